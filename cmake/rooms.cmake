@@ -1,0 +1,50 @@
+# How rooms, tests and fuzz targets are declared.
+#
+#   pewter_room(NAME SOURCES a.cc … DEPENDS room … [LIBRARIES Foo::foo …])   a static library pewter_NAME
+#   pewter_test(NAME LABEL unit|op|golden|engine SOURCES … DEPENDS room …)   a GoogleTest program, run by ctest
+#   pewter_fuzz(NAME SOURCES … DEPENDS room …)                               a libFuzzer program (clang, PEWTER_FUZZ)
+
+add_library(pewter_flags INTERFACE)
+target_compile_options(pewter_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -ffp-contract=off)
+if(PEWTER_FUZZ)
+  target_compile_options(pewter_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined
+    -fno-sanitize-recover=all -g1)
+  add_link_options(-fsanitize=address,undefined)
+elseif(PEWTER_SANITIZE)
+  target_compile_options(pewter_flags INTERFACE -fsanitize=${PEWTER_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${PEWTER_SANITIZE})
+endif()
+target_include_directories(pewter_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+
+function(pewter_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(pewter_${name} STATIC ${ROOM_SOURCES})
+  list(TRANSFORM ROOM_DEPENDS PREPEND pewter_)
+  target_link_libraries(pewter_${name} PUBLIC pewter_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_LIBRARIES})
+endfunction()
+
+function(pewter_test name)
+  if(NOT PEWTER_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(TEST "" "LABEL;TIMEOUT" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 900)
+  endif()
+  add_executable(${name} ${TEST_SOURCES})
+  list(TRANSFORM TEST_DEPENDS PREPEND pewter_)
+  target_link_libraries(${name} PRIVATE pewter_flags ${TEST_DEPENDS} ${TEST_LIBRARIES}
+    GTest::gmock GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE PEWTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS "${TEST_LABEL}" TIMEOUT ${TEST_TIMEOUT})
+endfunction()
+
+function(pewter_fuzz name)
+  cmake_parse_arguments(FUZZ "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${FUZZ_SOURCES})
+  list(TRANSFORM FUZZ_DEPENDS PREPEND pewter_)
+  target_link_libraries(${name} PRIVATE pewter_flags ${FUZZ_DEPENDS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+endfunction()

@@ -1,0 +1,42 @@
+#include "base/memory_info.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+
+namespace pewter {
+
+int64_t available_memory_bytes() {
+  int64_t available = std::numeric_limits<int64_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    long long kib = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %lld kB", &kib) == 1) available = kib * 1024;
+  }
+  const auto read_number = [](const char* path, int64_t& number) {
+    std::ifstream file(path);
+    return static_cast<bool>(file >> number);  // "max" fails to parse: no limit
+  };
+  int64_t limit = 0, used = 0;
+  if (read_number("/sys/fs/cgroup/memory.max", limit) &&
+      read_number("/sys/fs/cgroup/memory.current", used))
+    available = std::min(available, std::max<int64_t>(0, limit - used));
+  return available;
+}
+
+std::string format_bytes(double bytes) {
+  static constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB", "PB"};
+  size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < kUnits.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
+  std::array<char, 32> text;
+  const int digits = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
+  std::snprintf(text.data(), text.size(), "%.*f %s", digits, bytes, kUnits[unit]);
+  return text.data();
+}
+
+}  // namespace pewter

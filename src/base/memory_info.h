@@ -1,0 +1,15 @@
+// How much memory this process may still take: the machine's available memory, cut by the cgroup's
+// limit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pewter {
+
+int64_t available_memory_bytes();
+
+// "5.62 GB" (decimal units, three significant digits).
+std::string format_bytes(double bytes);
+
+}  // namespace pewter
