@@ -6,7 +6,9 @@
 
 add_library(pewter_flags INTERFACE)
 target_compile_options(pewter_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -ffp-contract=off)
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+  -Wno-missing-field-initializers  # designated initialisers leave the rest at their defaults on purpose
+  -ffp-contract=off)
 if(PEWTER_FUZZ)
   target_compile_options(pewter_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined
     -fno-sanitize-recover=all -g1)

@@ -1,0 +1,47 @@
+// Device: where weights, state and activations live, and how bytes get there. Everything that
+// allocates is here, so that ops never do.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "tensor/weight_matrix.h"
+
+namespace pewter {
+
+// How one plane (keys or values) of the cache is stored. Only the backend knows its bytes.
+enum class KvFormat : uint8_t { kF32, kBF16 };
+
+// Positions a page of the KV cache holds.
+inline constexpr int64_t kPageTokens = 64;
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string_view name() const = 0;
+  // What may still be allocated here, in bytes.
+  virtual int64_t available_bytes() const = 0;
+  // Zeroed memory. Error: kResourceExhausted, with the size.
+  virtual Result<Buffer> allocate(int64_t bytes) = 0;
+  virtual void copy_to_device(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual void copy_to_host(std::span<std::byte> to, const std::byte* from) = 0;
+  virtual void zero(std::byte* at, int64_t bytes) = 0;
+
+  // Memory for a matrix in the layout this backend's kernels read; store_rows fills it.
+  virtual Result<WeightMatrix> make_weight(const WeightSpec& spec) = 0;
+  // Stores canonical rows (rows.n of them, rows.count == 1, same format as w) as rows row_begin …
+  // of matrix `index` of w. row_begin is a multiple of 128. Calls for disjoint rows may come from
+  // several threads.
+  virtual void store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+                          const WeightMatrix& rows) = 0;
+  // Bytes make_weight would allocate (layouts may pad).
+  virtual int64_t stored_weight_bytes(const WeightSpec& spec) const = 0;
+
+  // Bytes of one page of one plane: kv_heads × kPageTokens × head_dim elements and what the format
+  // adds.
+  virtual int64_t kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const = 0;
+};
+
+}  // namespace pewter

@@ -1,0 +1,25 @@
+// The one place that names the leaves cpu/ and cuda/. Only cli/, tests and benches call it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/ops.h"
+
+namespace pewter {
+
+struct Backend {
+  std::string name;                // "cpu", "cpu-reference"
+  std::shared_ptr<Device> device;  // outlives what it allocated
+  std::unique_ptr<Ops> ops;
+};
+
+struct BackendOptions {
+  std::string device = "auto";  // auto | cpu | cpu-reference
+  int threads = 0;              // 0: all this process may use
+};
+
+// Errors: kInvalidArgument for an unknown device, naming the known ones.
+Result<Backend> make_backend(const BackendOptions& options);
+
+}  // namespace pewter
