@@ -1,0 +1,23 @@
+// The host as a device: memory is host memory, weights keep the canonical layout.
+#pragma once
+
+#include "backend/device.h"
+
+namespace pewter {
+
+class CpuDevice final : public Device {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  int64_t available_bytes() const override;
+  Result<Buffer> allocate(int64_t bytes) override;
+  void copy_to_device(std::byte* to, std::span<const std::byte> from) override;
+  void copy_to_host(std::span<std::byte> to, const std::byte* from) override;
+  void zero(std::byte* at, int64_t bytes) override;
+  Result<WeightMatrix> make_weight(const WeightSpec& spec) override;
+  void store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+                  const WeightMatrix& rows) override;
+  int64_t stored_weight_bytes(const WeightSpec& spec) const override { return weight_bytes(spec); }
+  int64_t kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const override;
+};
+
+}  // namespace pewter
