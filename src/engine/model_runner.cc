@@ -1,0 +1,164 @@
+#include "engine/model_runner.h"
+
+#include <algorithm>
+
+namespace pewter {
+namespace {
+
+int64_t max_step_rows(const RunnerOptions& options) {
+  return std::max(options.chunk_rows, options.max_sequences * options.decode_rows);
+}
+
+}  // namespace
+
+ModelRunner::MemoryPlan ModelRunner::plan(const Qwen35Model& model, const Device& device,
+                                          const Ops& ops, const RunnerOptions& options) {
+  const KvCache::Format format{.keys = ops.kv_format(), .values = ops.kv_format()};
+  return {.kv_bytes = pages_for(options.cache_tokens) *
+                      KvCache::page_bytes(device, model.config, format, model.kv_layers()),
+          .state_bytes = options.max_sequences *
+                         RecurrentState::slot_bytes(model.config, ops.activation_dtype())};
+}
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::make(const Qwen35Model& model, Device& device,
+                                                       Ops& ops, const RunnerOptions& options) {
+  if (options.chunk_rows <= 0 || options.chunk_rows % kDeltaChunk != 0)
+    return Error{ErrorCode::kInvalidArgument, str_cat("prefill chunk of ", options.chunk_rows,
+                                                      " rows: want a multiple of ", kDeltaChunk)};
+  if (options.decode_rows < 1 || options.decode_rows > kMaxDecodeRows ||
+      options.max_sequences < 1 || options.cache_tokens < 1)
+    return Error{ErrorCode::kInvalidArgument, "decode rows, sequences or cache size out of range"};
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, ops));
+  runner->options_ = options;
+  TRY(runner->allocate());
+  return runner;
+}
+
+Status ModelRunner::allocate() {
+  const int64_t rows = max_step_rows(options_), sequences = options_.max_sequences;
+  const int64_t logits_rows = std::max(options_.logits_rows, sequences * options_.decode_rows);
+  const KvCache::Format format{.keys = ops_.kv_format(), .values = ops_.kv_format()};
+  const DType activation = ops_.activation_dtype();
+  TRY_ASSIGN(pool_.kv, KvCache::make(device_, model_.config, format, model_.kv_layers(),
+                                     pages_for(options_.cache_tokens)));
+  TRY_ASSIGN(pool_.recurrent, RecurrentState::make(device_, model_.config, activation, sequences));
+  TRY_ASSIGN(store_, ActivationStore::make(device_, model_.config, activation,
+                                           {.rows = rows,
+                                            .logits_rows = logits_rows,
+                                            .taps = static_cast<int64_t>(model_.taps.size())}));
+  act_ = store_.all;
+  TRY(ops_.reserve(model_.limits(rows, sequences, logits_rows)));
+
+  // Arrays of the batch, in the order make_batch writes them.
+  const int64_t stride = pages_for(options_.cache_tokens);
+  const int64_t words = rows * 6 + (sequences + 1) + sequences * (4 + stride) + logits_rows;
+  staging_.resize(static_cast<size_t>(words));
+  TRY_ASSIGN(batch_memory_, device_.allocate(words * 4));
+  const auto* at = reinterpret_cast<const int32_t*>(batch_memory_.data());
+  const auto take = [&at](int64_t count) { return std::exchange(at, at + count); };
+  batch_.page_table_stride = stride;
+  batch_.tokens = take(rows);
+  batch_.embedding_index = take(rows);
+  batch_.positions = take(3 * rows);
+  batch_.row_sequence = take(rows);
+  batch_.row_begin = take(sequences + 1);
+  batch_.position_delta = take(sequences);
+  batch_.context_length = take(sequences);
+  batch_.slot = take(sequences);
+  batch_.accepted = take(sequences);
+  batch_.page_table = take(sequences * stride);
+  batch_.logits_rows = take(logits_rows);
+  return {};
+}
+
+Result<SequenceState> ModelRunner::open(int64_t positions) {
+  SequenceState sequence;
+  const int64_t pages = pages_for(positions);
+  if (pages > pool_.kv.free_pages())
+    return Error{ErrorCode::kResourceExhausted,
+                 str_cat("the KV cache has room for ", pool_.kv.free_pages() * kPageTokens,
+                         " more positions, ", positions, " are needed")};
+  sequence.slot = pool_.recurrent.take();
+  if (sequence.slot < 0)
+    return Error{ErrorCode::kResourceExhausted, "no free slot of recurrent state"};
+  for (int64_t i = 0; i < pages; ++i) sequence.pages.push_back(pool_.kv.take());
+  return sequence;
+}
+
+void ModelRunner::close(SequenceState& sequence) {
+  for (const int32_t page : sequence.pages) pool_.kv.release(page);
+  if (sequence.slot >= 0) pool_.recurrent.release(sequence.slot);
+  sequence = {};
+}
+
+const Batch& ModelRunner::make_batch(Phase phase, std::span<const SequenceRows> rows) {
+  const auto sequences = static_cast<int64_t>(rows.size());
+  CHECK(sequences <= options_.max_sequences, sequences, " sequences in a step");
+  const auto* base = reinterpret_cast<const int32_t*>(batch_memory_.data());
+  const auto host = [&](const int32_t* device_array) {
+    return staging_.data() + (device_array - base);
+  };
+  int64_t row = 0, logits = 0;
+  for (int64_t s = 0; s < sequences; ++s) {
+    const SequenceRows& plan = rows[static_cast<size_t>(s)];
+    const SequenceState& sequence = *plan.sequence;
+    const auto count = static_cast<int64_t>(plan.tokens.size());
+    CHECK(count > 0 && row + count <= store_.all.residual.dim(0), count, " rows after ", row);
+    CHECK(pages_for(sequence.length + count) <= static_cast<int64_t>(sequence.pages.size()),
+          "sequence of ", sequence.length, " + ", count, " positions in ", sequence.pages.size(),
+          " pages");
+    host(batch_.row_begin)[s] = static_cast<int32_t>(row);
+    host(batch_.position_delta)[s] = sequence.position_delta;
+    host(batch_.context_length)[s] = static_cast<int32_t>(sequence.length);
+    host(batch_.slot)[s] = sequence.slot;
+    host(batch_.accepted)[s] = sequence.pending;
+    std::copy(sequence.pages.begin(), sequence.pages.end(),
+              host(batch_.page_table) + s * batch_.page_table_stride);
+    for (int64_t i = 0; i < count; ++i, ++row) {
+      host(batch_.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
+      host(batch_.embedding_index)[row] = -1;
+      host(batch_.row_sequence)[row] = static_cast<int32_t>(s);
+      std::fill_n(host(batch_.positions) + 3 * row, 3, static_cast<int32_t>(sequence.length + i));
+      const bool wanted = plan.logits == LogitsWanted::kAll ||
+                          (plan.logits == LogitsWanted::kLast && i + 1 == count);
+      if (!wanted) continue;
+      CHECK(logits < store_.all.logits.dim(0), "too many rows with logits");
+      host(batch_.logits_rows)[logits++] = static_cast<int32_t>(row);
+    }
+  }
+  host(batch_.row_begin)[sequences] = static_cast<int32_t>(row);
+  batch_.phase = phase;
+  batch_.rows = row;
+  batch_.sequences = sequences;
+  batch_.logits_count = logits;
+  device_.copy_to_device(batch_memory_.data(), std::as_bytes(std::span(staging_)));
+  store_.all.narrow(row, logits, act_);
+  return batch_;
+}
+
+void ModelRunner::prefill(const SequenceRows& rows) {
+  CHECK(static_cast<int64_t>(rows.tokens.size()) <= options_.chunk_rows, rows.tokens.size(),
+        " rows in a chunk");
+  forward(ops_, model_, make_batch(Phase::kPrefill, std::span(&rows, 1)), pool_, act_);
+  rows.sequence->length += static_cast<int64_t>(rows.tokens.size());
+  rows.sequence->pending = 0;
+}
+
+void ModelRunner::decode(std::span<const SequenceRows> rows) {
+  forward(ops_, model_, make_batch(Phase::kDecode, rows), pool_, act_);
+  for (const SequenceRows& plan : rows) plan.sequence->pending = 0;  // the step applied them
+}
+
+void ModelRunner::accept(SequenceState& sequence, int64_t n) {
+  CHECK(n >= 0 && n <= options_.decode_rows && sequence.pending == 0, "accept ", n, " rows");
+  sequence.length += n;
+  sequence.pending = static_cast<int32_t>(n);
+}
+
+void ModelRunner::fold(SequenceState& sequence) {
+  if (sequence.pending == 0) return;
+  fold_slot(ops_, model_, pool_, sequence.slot, sequence.pending);
+  sequence.pending = 0;
+}
+
+}  // namespace pewter

@@ -1,0 +1,89 @@
+// ModelRunner knows how to run a step: it fills the batch, calls the forward pass and commits what
+// was accepted. What to run is the caller's decision. It owns the state pool and the activations of
+// one model on one backend.
+#pragma once
+
+#include <memory>
+
+#include "backend/ops.h"
+#include "engine/sequence_state.h"
+#include "model/qwen35/forward.h"
+
+namespace pewter {
+
+struct RunnerOptions {
+  int64_t chunk_rows = 512;     // rows of a prefill chunk; a multiple of kDeltaChunk
+  int64_t max_sequences = 1;    // sequences in one decode step, and slots
+  int64_t decode_rows = 1;      // rows a sequence may have in a decode step, at most kMaxDecodeRows
+  int64_t cache_tokens = 4096;  // positions the KV cache holds, all sequences together
+  int64_t logits_rows = 0;      // most rows with logits in a step; 0: enough for decode steps
+};
+
+enum class LogitsWanted : uint8_t { kNone, kLast, kAll };
+
+// What a step does for one sequence.
+struct SequenceRows {
+  SequenceState* sequence = nullptr;
+  std::span<const int32_t> tokens;
+  LogitsWanted logits = LogitsWanted::kLast;
+};
+
+class ModelRunner {
+ public:
+  // The memory a runner takes beside the weights.
+  struct MemoryPlan {
+    int64_t kv_bytes = 0, state_bytes = 0;
+  };
+  static MemoryPlan plan(const Qwen35Model& model, const Device& device, const Ops& ops,
+                         const RunnerOptions& options);
+  // model, device and ops outlive the runner. Errors: kInvalidArgument (options),
+  // kResourceExhausted.
+  static Result<std::unique_ptr<ModelRunner>> make(const Qwen35Model& model, Device& device,
+                                                   Ops& ops, const RunnerOptions& options);
+
+  // An empty sequence with pages for `positions`. Error: kResourceExhausted when pages or slots are
+  // missing.
+  Result<SequenceState> open(int64_t positions);
+  void close(SequenceState& sequence);
+
+  // One prefill chunk of one sequence (at most chunk_rows rows): certain tokens, committed whole.
+  void prefill(const SequenceRows& rows);
+  // A decode step. Nothing is committed until accept().
+  void decode(std::span<const SequenceRows> rows);
+  // Commits the first n rows of the sequence's last decode step.
+  void accept(SequenceState& sequence, int64_t n);
+  // Brings the slot's state up to the committed length, before it is exported.
+  void fold(SequenceState& sequence);
+
+  // Of the last step: logits [rows with logits, V] f32 in batch order; hidden [rows, H] after the
+  // final norm.
+  const TensorView& logits() const { return act_.logits; }
+  const TensorView& hidden() const { return act_.hidden; }
+  const Activations& activations() const { return act_; }
+  StatePool& pool() { return pool_; }
+  const Qwen35Model& model() const { return model_; }
+  const RunnerOptions& options() const { return options_; }
+  // Fills the batch for these rows without running it, for tests that run single layers.
+  const Batch& make_batch(Phase phase, std::span<const SequenceRows> rows);
+  Activations& mutable_activations() { return act_; }
+
+ private:
+  ModelRunner(const Qwen35Model& model, Device& device, Ops& ops)
+      : model_(model), device_(device), ops_(ops) {}
+  Status allocate();
+
+  const Qwen35Model& model_;
+  Device& device_;
+  Ops& ops_;
+  RunnerOptions options_;
+  StatePool pool_;
+  ActivationStore store_;
+  Activations act_;  // store_'s tensors cut to the current step
+  Batch batch_;
+  // The batch's arrays one after another: written here, copied to batch_memory_ at the same
+  // offsets.
+  std::vector<int32_t> staging_;
+  Buffer batch_memory_;
+};
+
+}  // namespace pewter

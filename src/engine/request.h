@@ -1,0 +1,59 @@
+// What a caller asks of the engine, in token ids and native types: no JSON, no text. The engine can
+// be tested without a tokenizer or a socket.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pewter {
+
+// Neutral values change nothing. Ranges are those of the OpenAI API and its common extensions.
+struct SamplingParams {
+  float temperature = 1;         // ≥ 0; 0 is greedy, and top-k, top-p, min-p then have no effect
+  int32_t top_k = 0;             // 0 or -1: off
+  float top_p = 1;               // (0, 1]
+  float min_p = 0;               // [0, 1]
+  float repetition_penalty = 1;  // > 0, over prompt and output
+  float presence_penalty = 0;    // [-2, 2], over the output
+  float frequency_penalty = 0;   // [-2, 2], over the output
+  std::optional<uint64_t> seed;  // none: drawn by the engine, reported back
+  std::vector<std::pair<int32_t, float>> logit_bias;  // token id -> [-100, 100]
+
+  // Error: kInvalidArgument naming the field, its value and its range.
+  Status validate(int64_t vocab_size) const;
+};
+
+struct Request {
+  std::vector<int32_t> prompt;  // at least one id
+  SamplingParams sampling;
+  int64_t max_tokens = 0;         // > 0; cut to what the context leaves
+  int64_t min_tokens = 0;         // stop ids are not chosen before this many
+  std::vector<int32_t> stop_ids;  // end the sequence when chosen
+  bool ignore_stop = false;       // stop ids are never chosen
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
+
+// One generated token. Spans live until the callback returns.
+struct TokenEvent {
+  int32_t token = 0;
+  bool is_stop = false;  // one of stop_ids: the last event of the sequence
+  float logprob = 0;     // under the model's unmodified distribution
+  const int32_t* top_tokens =
+      nullptr;  // [kTopLogprobs] by falling probability, -1 past the vocabulary
+  const float* top_logprobs = nullptr;
+};
+
+struct Completion {
+  FinishReason reason = FinishReason::kStop;
+  Error error;  // with kError
+  uint64_t seed = 0;
+  int64_t prompt_tokens = 0, completion_tokens = 0;  // the stop token counts
+  double prefill_seconds = 0, decode_seconds = 0;    // decode: after the first token
+};
+
+}  // namespace pewter

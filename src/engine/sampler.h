@@ -1,0 +1,45 @@
+// Sampler: turns a request's sampling parameters and its tokens so far into the arguments of the
+// sample op, and reads the op's answer. One per sequence; the draw for output index i depends on
+// (seed, i) alone.
+#pragma once
+
+#include <unordered_map>
+
+#include "backend/ops.h"
+#include "engine/request.h"
+
+namespace pewter {
+
+class Sampler {
+ public:
+  // `seed` is used when the request has none. Prompt tokens count as seen for the repetition
+  // penalty.
+  Sampler(const Request& request, uint64_t seed);
+
+  // Parameters of the next output token.
+  SamplingRow row() const;
+  // Every token whose logit changes for the next output token. Reused storage; valid until the next
+  // call.
+  std::span<const LogitEdit> edits() const { return edits_; }
+  // Records a generated token.
+  void push(int32_t token);
+
+  int64_t generated() const { return generated_; }
+  uint64_t seed() const { return seed_; }
+
+ private:
+  LogitEdit& edit_of(int32_t token);
+  void suppress_stops();
+
+  SamplingParams params_;
+  std::vector<int32_t> stop_ids_;
+  bool ignore_stop_;
+  int64_t min_tokens_, generated_ = 0;
+  uint64_t seed_;
+  bool stops_suppressed_ = false;
+  bool tracks_output_;  // some penalty is on
+  std::vector<LogitEdit> edits_;
+  std::unordered_map<int32_t, size_t> edit_index_;
+};
+
+}  // namespace pewter
