@@ -1,0 +1,19 @@
+// Unicode normalisation form C, in time linear in the text whatever the text is (long runs of
+// combining marks included). Character properties come from utf8proc.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace pewter {
+
+// text must be valid UTF-8. Errors: kInternal when the Unicode library fails.
+Result<std::string> to_nfc(std::string_view text);
+
+// True when NFC changes nothing and that can be told at a glance: every character is one that never
+// decomposes, reorders or joins the one before it. ASCII and the common scripts pass.
+bool is_trivially_nfc(std::string_view text);
+
+}  // namespace pewter
