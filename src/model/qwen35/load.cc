@@ -1,0 +1,191 @@
+#include "model/qwen35/load.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/memory_info.h"
+#include "base/thread_pool.h"
+#include "checkpoint/linear_reader.h"
+#include "checkpoint/page_cache.h"
+#include "model/qwen35/load_checks.h"
+
+namespace pewter {
+namespace {
+
+// One read: a piece of a matrix, or a vector.
+struct WorkItem {
+  const MatrixPlan* matrix = nullptr;
+  int64_t index = 0;  // of the matrix in its stack
+  RowRange rows;
+  const VectorPlan* vector = nullptr;
+  std::span<float> floats;  // where the vector goes on the host
+  int64_t bytes = 0;        // of the file
+  int file = 0;
+  int64_t offset = 0;
+};
+
+// Waiting for a disk needs no core: a few threads more than there are cores keep reads in flight.
+int thread_count(const LoadOptions& options, size_t items) {
+  const int wanted = options.threads > 0 ? options.threads : std::clamp(available_threads(), 4, 16);
+  return std::clamp(wanted, 1, std::max(1, static_cast<int>(items)));
+}
+
+class Loader {
+ public:
+  Loader(const Checkpoint& checkpoint, const LoadPlan& plan, Device& device,
+         const LoadOptions& options, Findings& findings)
+      : checkpoint_(checkpoint),
+        plan_(plan),
+        device_(device),
+        options_(options),
+        findings_(findings) {}
+
+  // Bytes the device will hold; refuses when it cannot.
+  Result<int64_t> check_memory() const {
+    int64_t needed = vector_elements() * 4;
+    for (const MatrixPlan& plan : plan_.matrices) needed += device_.stored_weight_bytes(plan.spec);
+    const int64_t available = device_.available_bytes();
+    if (needed <= available) return needed;
+    return Error{ErrorCode::kResourceExhausted,
+                 str_cat(checkpoint_.directory(), ": the weights need ",
+                         format_bytes(static_cast<double>(needed)), " (", needed, " bytes) on ",
+                         device_.name(), ", where ", format_bytes(static_cast<double>(available)),
+                         " (", available, " bytes) are available")};
+  }
+
+  Status run(ModelWeights& weights) {
+    for (const MatrixPlan& plan : plan_.matrices) {
+      TRY_ASSIGN(*plan.parameter.target, device_.make_weight(plan.spec));
+    }
+    TRY_ASSIGN(Buffer vectors, device_.allocate(vector_elements() * 4));
+    std::vector<float> floats(static_cast<size_t>(vector_elements()));
+    make_items(floats, vectors.data());
+    for (int f = 0; f < checkpoint_.file_count(); ++f)
+      direct_io_.push_back(options_.direct_io.value_or(!is_cached(checkpoint_.file(f).file())));
+
+    std::vector<std::thread> threads;
+    const int count = thread_count(options_, items_.size());
+    for (int i = 1; i < count; ++i) threads.emplace_back([this] { work(); });
+    work();
+    for (std::thread& thread : threads) thread.join();
+    TRY(first_error_);
+    if (options_.progress) options_.progress(done_, total_);
+    check_plausible(plan_, floats, findings_);
+    if (findings_.has_faults()) return findings_.to_error(checkpoint_.directory());
+    device_.copy_to_device(vectors.data(), std::as_bytes(std::span(floats)));
+    weights.vectors.push_back(std::move(vectors));
+    return {};
+  }
+
+ private:
+  int64_t vector_elements() const {
+    int64_t elements = 0;
+    for (const VectorPlan& plan : plan_.vectors) elements += plan.stored_elements();
+    return elements;
+  }
+
+  // In file order, so that threads together read each file from front to back.
+  void make_items(std::vector<float>& floats, std::byte* on_device) {
+    for (const MatrixPlan& plan : plan_.matrices) {
+      for (size_t index = 0; index < plan.sources.size(); ++index) {
+        const LinearSource& source = plan.sources[index];
+        const int64_t bytes_per_row = source.file_bytes() / source.n;
+        for (const RowRange rows : split_rows(source))
+          items_.push_back({.matrix = &plan,
+                            .index = static_cast<int64_t>(index),
+                            .rows = rows,
+                            .bytes = bytes_per_row * rows.size(),
+                            .file = source.values->file,
+                            .offset = source.values->info.begin + source.values_offset +
+                                      bytes_per_row * rows.begin});
+      }
+    }
+    size_t begin = 0;
+    for (const VectorPlan& plan : plan_.vectors) {
+      const auto size = static_cast<size_t>(plan.parameter.elements());
+      items_.push_back({.vector = &plan,
+                        .floats = std::span(floats).subspan(begin, size),
+                        .bytes = plan.tensor->info.bytes(),
+                        .file = plan.tensor->file,
+                        .offset = plan.tensor->info.begin});
+      const std::vector<int64_t>& shape = plan.parameter.view_shape;
+      std::byte* data = on_device + begin * sizeof(float);
+      *plan.parameter.target = shape.size() == 1
+                                   ? TensorView(data, DType::kF32, {shape[0]})
+                                   : TensorView(data, DType::kF32, {shape[0], shape[1]});
+      begin += static_cast<size_t>(plan.stored_elements());
+    }
+    std::ranges::stable_sort(
+        items_, {}, [](const WorkItem& item) { return std::pair(item.file, item.offset); });
+    for (const WorkItem& item : items_) total_ += item.bytes;
+  }
+
+  void work() {
+    LinearReader reader(checkpoint_, direct_io_, findings_);
+    while (!stop_) {
+      const size_t i = next_.fetch_add(1);
+      if (i >= items_.size()) return;
+      Status status = load(reader, items_[i]);
+      const std::lock_guard lock(mutex_);
+      if (!status) {
+        if (first_error_) first_error_ = std::move(status);
+        stop_ = true;
+        return;
+      }
+      done_ += items_[i].bytes;
+      if (options_.progress && done_ < total_ && since_progress_.seconds() > 0.1) {
+        since_progress_.restart();
+        options_.progress(done_, total_);
+      }
+    }
+  }
+
+  Status load(LinearReader& reader, const WorkItem& item) {
+    if (item.vector != nullptr) return reader.read_floats(*item.vector->tensor, item.floats);
+    const MatrixPlan& plan = *item.matrix;
+    return reader.read(plan.sources[static_cast<size_t>(item.index)], item.rows,
+                       plan.spec.has_zeros, [&](const WeightMatrix& rows) {
+                         device_.store_rows(*plan.parameter.target, item.index, item.rows.begin,
+                                            rows);
+                       });
+  }
+
+  const Checkpoint& checkpoint_;
+  const LoadPlan& plan_;
+  Device& device_;
+  const LoadOptions& options_;
+  Findings& findings_;
+  std::vector<bool> direct_io_;
+  std::vector<WorkItem> items_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;  // guards what follows while threads run
+  int64_t done_ = 0, total_ = 0;
+  Status first_error_;
+  Stopwatch since_progress_;
+};
+
+}  // namespace
+
+Result<LoadedWeights> load_weights(const Checkpoint& checkpoint, const ModelConfig& config,
+                                   Device& device, const LoadOptions& options) {
+  const Stopwatch clock;
+  LoadedWeights loaded;
+  Findings findings;
+  for (const std::string& warning : checkpoint.warnings()) findings.warn(warning);
+  TRY_ASSIGN(const LoadPlan plan,
+             plan_load(checkpoint, config, options.mtp, loaded.weights, findings));
+  Loader loader(checkpoint, plan, device, options, findings);
+  TRY_ASSIGN(loaded.report.stored_bytes, loader.check_memory());
+  TRY(loader.run(loaded.weights));
+  if (config.tied_embeddings) loaded.weights.head = loaded.weights.embed;
+  loaded.report.file_bytes = plan.file_bytes();
+  loaded.report.seconds = clock.seconds();
+  loaded.report.warnings = findings.warnings();
+  return loaded;
+}
+
+}  // namespace pewter
