@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "base/utf8.h"
@@ -10,17 +11,50 @@
 namespace pewter {
 namespace {
 
+struct Range {
+  char32_t first, last;
+};
+
+// Measured against the reference for every character: marks with a combining class, and U+11930,
+// the second half of a composition, that it treats as plain characters.
+constexpr Range kUnknownToReference[] = {
+    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
+    {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},
+    {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0x10D24, 0x10D27},
+    {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85},
+    {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A},
+    {0x11930, 0x11930}, {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0},
+    {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D42},
+    {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x16FF0, 0x16FF1},
+    {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF},
+    {0x1E4EC, 0x1E4EF}};
+
+}  // namespace
+
+bool is_mark_unknown_to_reference(char32_t c) {
+  const auto* range =
+      std::lower_bound(std::begin(kUnknownToReference), std::end(kUnknownToReference), c,
+                       [](const Range& r, char32_t x) { return r.last < x; });
+  return range != std::end(kUnknownToReference) && c >= range->first;
+}
+
+namespace {
+
 // Characters that NFC leaves alone and that cannot join the character before them: no decomposition
 // to undo, combining class 0, never the second half of a composition. An approximation from below;
-// nfc_test holds it against the full algorithm.
+// nfc_test holds it against the full algorithm. U+11A7 must be here: it comes just before the
+// Hangul trailing consonants, and utf8proc's composition takes it for one and drops it.
 bool is_inert(char32_t c) {
   if (c < 0x300) return true;
-  if (c < 0x2010) return (c >= 0x400 && c <= 0x482) || (c >= 0x48A && c <= 0x52F);
+  if (c < 0x2010)
+    return (c >= 0x400 && c <= 0x482) || (c >= 0x48A && c <= 0x52F) || c == 0x11A7 ||
+           is_mark_unknown_to_reference(c);
   if (c < 0x3400)
     return c <= 0x2027 || (c >= 0x3001 && c <= 0x3029) || (c >= 0x3041 && c <= 0x3096) ||
            (c >= 0x30A1 && c <= 0x30FA);
   return c <= 0x4DBF || (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0xAC00 && c <= 0xD7A3) ||
-         (c >= 0xFF01 && c <= 0xFF5E) || (c >= 0x1F300 && c <= 0x1FAFF);
+         (c >= 0xFF01 && c <= 0xFF5E) || (c >= 0x1F300 && c <= 0x1FAFF) ||
+         is_mark_unknown_to_reference(c);
 }
 
 int combining_class(int32_t c) { return utf8proc_get_property(c)->combining_class; }
@@ -92,7 +126,10 @@ Result<std::string> to_nfc(std::string_view text) {
       at += static_cast<size_t>(step.length);
       continue;
     }
-    const size_t begin = at == copied ? at : previous;
+    // utf8proc would move marks past one that the reference takes for a letter.
+    const bool alone =
+        at == copied || is_mark_unknown_to_reference(utf8_next(text.substr(previous)).code_point);
+    const size_t begin = alone ? at : previous;
     out += text.substr(copied, begin - copied);
     while (at < text.size()) {
       step = utf8_next(text.substr(at));

@@ -216,12 +216,15 @@ Result<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json, std::string_
     impl->added[static_cast<size_t>(token.id)] = 1;
     impl->special[static_cast<size_t>(token.id)] = token.special;
     if (!token.normalized) {
-      impl->raw_tokens.add(token, token.content);
-    } else if (impl->parts.nfc) {
-      TRY_ASSIGN(const std::string content, to_nfc(token.content));
-      impl->normalized_tokens.add(token, content);
+      impl->raw_tokens.add(token);
     } else {
-      impl->normalized_tokens.add(token, token.content);
+      // The reference spells such a token in its normalised form from then on, decoding included.
+      TRY_ASSIGN(const std::string content, to_nfc(token.content));
+      if (impl->parts.nfc && content != token.content)
+        return Error{ErrorCode::kUnsupported,
+                     str_cat("tokenizer.json: added token ", token.id, " (\"", token.content,
+                             "\") is normalized and not in the normaliser's form: not supported")};
+      impl->normalized_tokens.add(token);
     }
   }
   return Tokenizer(std::move(impl));

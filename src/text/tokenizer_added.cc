@@ -79,9 +79,9 @@ bool overlaps_any(ByteRange range, std::span<const ByteRange> sorted) {
   return first != sorted.end() && first->begin < range.end && range.begin < range.end;
 }
 
-void AddedTokenMatcher::add(const AddedToken& token, std::string_view content) {
+void AddedTokenMatcher::add(const AddedToken& token) {
   uint32_t node = 0;
-  for (const char byte : content) {
+  for (const char byte : token.content) {
     uint32_t child = nodes_[node].child;
     while (child != 0 && nodes_[child].byte != byte) child = nodes_[child].sibling;
     if (child == 0) {
@@ -93,7 +93,7 @@ void AddedTokenMatcher::add(const AddedToken& token, std::string_view content) {
   }
   nodes_[node].token = static_cast<int32_t>(tokens_.size());
   tokens_.push_back(token);
-  starts_[static_cast<unsigned char>(content[0])] = true;
+  starts_[static_cast<unsigned char>(token.content[0])] = true;
 }
 
 AddedTokenMatcher::Match AddedTokenMatcher::longest_at(std::string_view text, size_t begin,

@@ -41,8 +41,7 @@ struct AddedSpan {
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() : nodes_(1) {}
-  // content is what to look for; the token's own content, or that normalised.
-  void add(const AddedToken& token, std::string_view content);
+  void add(const AddedToken& token);  // its content must not be empty
   bool empty() const { return tokens_.empty(); }
 
   // Appends the spans that text divides into. Plain spans are not empty.
