@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "base/utf8.h"
@@ -57,10 +58,24 @@ bool is_inert(char32_t c) {
          is_mark_unknown_to_reference(c);
 }
 
-int combining_class(int32_t c) { return utf8proc_get_property(c)->combining_class; }
+uint32_t combining_class(int32_t c) {
+  return static_cast<uint32_t>(utf8proc_get_property(c)->combining_class);
+}
+
+// A stable sort by combining class. One mark needs none; the keys make a plain sort stable: class,
+// place (texts have less than 2^31 characters), character.
+void order_marks(std::span<int32_t> marks) {
+  if (marks.size() < 2) return;
+  std::vector<uint64_t> keys(marks.size());
+  for (size_t i = 0; i < marks.size(); ++i)
+    keys[i] = (uint64_t{combining_class(marks[i])} << 52) | (uint64_t{i} << 21) |
+              static_cast<uint32_t>(marks[i]);
+  std::sort(keys.begin(), keys.end());
+  for (size_t i = 0; i < marks.size(); ++i) marks[i] = static_cast<int32_t>(keys[i] & 0x1FFFFF);
+}
 
 // Full canonical decomposition with marks in canonical order. utf8proc's own ordering is an
-// insertion sort, quadratic in the length of a run of marks; a stable sort of each run is not.
+// insertion sort, quadratic in the length of a run of marks; ours is not.
 Status decompose(std::string_view text, std::vector<int32_t>& out) {
   out.clear();
   while (!text.empty()) {
@@ -82,9 +97,7 @@ Status decompose(std::string_view text, std::vector<int32_t>& out) {
     }
     size_t end = begin + 1;
     while (end < out.size() && combining_class(out[end]) != 0) ++end;
-    std::stable_sort(out.begin() + static_cast<ptrdiff_t>(begin),
-                     out.begin() + static_cast<ptrdiff_t>(end),
-                     [](int32_t a, int32_t b) { return combining_class(a) < combining_class(b); });
+    order_marks({out.data() + begin, end - begin});
     begin = end;
   }
   return {};
