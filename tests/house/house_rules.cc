@@ -178,6 +178,10 @@ Complaints check_includes(const SourceFile& file) {
 }
 
 Complaints check_pragma_once(const SourceFile& file) {
+  if (file.path.ends_with("_inl.h")) {
+    if (file.text.find("HWY_TARGET_TOGGLE") != std::string::npos) return {};
+    return {str_cat(file.path, ":1: no include guard that HWY_TARGET_TOGGLE flips")};
+  }
   for (const std::string_view line : split_lines(file.text))
     if (trim(line) == "#pragma once") return {};
   return {str_cat(file.path, ":1: no #pragma once")};

@@ -30,7 +30,8 @@ using Complaints = std::vector<std::string>;
 //   the spelling   "room/file.h" from src/, in quotes, without "..".
 Complaints check_includes(const SourceFile& file);
 
-// A header (.h, .cuh) says #pragma once.
+// A header (.h, .cuh) says #pragma once. An _inl.h is compiled once per instruction set, so it has
+// a guard that Highway's HWY_TARGET_TOGGLE flips instead.
 Complaints check_pragma_once(const SourceFile& file);
 
 // No path that exists on one machine only: home directories, workspaces.

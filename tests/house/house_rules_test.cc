@@ -88,6 +88,10 @@ TEST(HousePragmaOnce, IsWanted) {
   EXPECT_THAT(check_pragma_once({"src/base/a.h", "// About.\n#pragma once\n"}), IsEmpty());
   EXPECT_THAT(check_pragma_once({"src/base/a.h", "// #pragma once\nint x;\n"}),
               ElementsAre(HasSubstr("src/base/a.h")));
+  EXPECT_THAT(check_pragma_once({"src/backend/cpu/a_inl.h", "#ifdef HWY_TARGET_TOGGLE\n"}),
+              IsEmpty());
+  EXPECT_THAT(check_pragma_once({"src/backend/cpu/a_inl.h", "#pragma once\n"}),
+              ElementsAre(HasSubstr("HWY_TARGET_TOGGLE")));
 }
 
 TEST(HouseMachinePaths, AreFound) {
