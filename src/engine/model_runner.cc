@@ -9,6 +9,12 @@ int64_t max_step_rows(const RunnerOptions& options) {
   return std::max(options.chunk_rows, options.max_sequences * options.decode_rows);
 }
 
+Status in_range(const char* field, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               str_cat(field, ": ", value, " is outside [1, ", most, "]")};
+}
+
 }  // namespace
 
 ModelRunner::MemoryPlan ModelRunner::plan(const Qwen35Model& model, const Device& device,
@@ -23,11 +29,11 @@ ModelRunner::MemoryPlan ModelRunner::plan(const Qwen35Model& model, const Device
 Result<std::unique_ptr<ModelRunner>> ModelRunner::make(const Qwen35Model& model, Device& device,
                                                        Ops& ops, const RunnerOptions& options) {
   if (options.chunk_rows <= 0 || options.chunk_rows % kDeltaChunk != 0)
-    return Error{ErrorCode::kInvalidArgument, str_cat("prefill chunk of ", options.chunk_rows,
-                                                      " rows: want a multiple of ", kDeltaChunk)};
-  if (options.decode_rows < 1 || options.decode_rows > kMaxDecodeRows ||
-      options.max_sequences < 1 || options.cache_tokens < 1)
-    return Error{ErrorCode::kInvalidArgument, "decode rows, sequences or cache size out of range"};
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("chunk_rows: ", options.chunk_rows, " is no multiple of ", kDeltaChunk)};
+  TRY(in_range("decode_rows", options.decode_rows, kMaxDecodeRows));
+  TRY(in_range("max_sequences", options.max_sequences, INT32_MAX));
+  TRY(in_range("cache_tokens", options.cache_tokens, INT32_MAX));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, ops));
   runner->options_ = options;
   TRY(runner->allocate());
@@ -80,7 +86,8 @@ Result<SequenceState> ModelRunner::open(int64_t positions) {
                          " more positions, ", positions, " are needed")};
   sequence.slot = pool_.recurrent.take();
   if (sequence.slot < 0)
-    return Error{ErrorCode::kResourceExhausted, "no free slot of recurrent state"};
+    return Error{ErrorCode::kResourceExhausted,
+                 str_cat("all ", pool_.recurrent.slots(), " slots of recurrent state are taken")};
   for (int64_t i = 0; i < pages; ++i) sequence.pages.push_back(pool_.kv.take());
   return sequence;
 }
@@ -141,16 +148,27 @@ void ModelRunner::prefill(const SequenceRows& rows) {
         " rows in a chunk");
   forward(ops_, model_, make_batch(Phase::kPrefill, std::span(&rows, 1)), pool_, act_);
   rows.sequence->length += static_cast<int64_t>(rows.tokens.size());
-  rows.sequence->pending = 0;
+  rows.sequence->pending = rows.sequence->offered = 0;
 }
 
 void ModelRunner::decode(std::span<const SequenceRows> rows) {
+  for (const SequenceRows& plan : rows) {
+    const auto count = static_cast<int64_t>(plan.tokens.size());
+    CHECK(count <= options_.decode_rows, count, " rows of a sequence, at most ",
+          options_.decode_rows);
+    CHECK(plan.sequence->offered >= 0, "a sequence twice in one step");
+    plan.sequence->offered = -1;
+  }
   forward(ops_, model_, make_batch(Phase::kDecode, rows), pool_, act_);
-  for (const SequenceRows& plan : rows) plan.sequence->pending = 0;  // the step applied them
+  for (const SequenceRows& plan : rows) {
+    plan.sequence->pending = 0;  // the step applied them
+    plan.sequence->offered = static_cast<int32_t>(plan.tokens.size());
+  }
 }
 
 void ModelRunner::accept(SequenceState& sequence, int64_t n) {
-  CHECK(n >= 0 && n <= options_.decode_rows && sequence.pending == 0, "accept ", n, " rows");
+  CHECK(n >= 0 && n <= sequence.offered, "accept ", n, " of ", sequence.offered, " rows");
+  sequence.offered = 0;
   sequence.length += n;
   sequence.pending = static_cast<int32_t>(n);
 }

@@ -48,9 +48,10 @@ class ModelRunner {
 
   // One prefill chunk of one sequence (at most chunk_rows rows): certain tokens, committed whole.
   void prefill(const SequenceRows& rows);
-  // A decode step. Nothing is committed until accept().
+  // A decode step, each sequence at most once. Nothing is committed until accept().
   void decode(std::span<const SequenceRows> rows);
-  // Commits the first n rows of the sequence's last decode step.
+  // Commits the first n rows of the sequence's last decode step and rejects the others; a step that
+  // is followed by another one unanswered is rejected whole.
   void accept(SequenceState& sequence, int64_t n);
   // Brings the slot's state up to the committed length, before it is exported.
   void fold(SequenceState& sequence);

@@ -12,6 +12,7 @@ struct SequenceState {
   int32_t slot = -1;
   int64_t length = 0;          // committed positions
   int32_t pending = 0;         // of them, rows still on the slot's tape and not yet in its state
+  int32_t offered = 0;         // rows of the last decode step that accept() may still commit
   int32_t position_delta = 0;  // added to positions for RoPE (images move it)
 };
 
