@@ -1,5 +1,7 @@
 #include "model/recurrent_state.h"
 
+#include <algorithm>
+
 namespace pewter {
 namespace {
 
@@ -56,7 +58,8 @@ int32_t RecurrentState::take() {
 }
 
 void RecurrentState::release(int32_t slot) {
-  CHECK(slot >= 0 && slot < slots_ && free_slots() < slots_, "slot ", slot);
+  CHECK(slot >= 0 && slot < slots_ && std::find(free_.begin(), free_.end(), slot) == free_.end(),
+        "slot ", slot, " is free");
   free_.push_back(slot);
 }
 
