@@ -34,8 +34,8 @@ OpsLimits Qwen35Model::limits(int64_t rows, int64_t sequences, int64_t logits_ro
           .widest_input =
               std::max({2 * c.hidden_size, c.value_heads * c.value_dim, c.query_heads * c.head_dim,
                         c.intermediate_size, c.expert_width, c.shared_width}),
-          .widest_output = std::max(
-              {c.vocab_size, c.delta_in_width(), c.attention_in_width(), c.intermediate_size}),
+          .widest_output = std::max({c.vocab_size, c.hidden_size, c.delta_in_width(),
+                                     c.attention_in_width(), c.intermediate_size}),
           .experts = c.experts,
           .top_k = c.experts_per_token,
           .expert_width = c.expert_width,
