@@ -177,7 +177,7 @@ Result<LoadPlan> plan_load(const Checkpoint& checkpoint, const ModelConfig& conf
   Parameters parameters = list_parameters(config, with_mtp, weights);
   for (MatrixParameter& parameter : parameters.matrices) planner.add(std::move(parameter));
   for (VectorParameter& parameter : parameters.vectors) planner.add(std::move(parameter));
-  if (config.is_moe()) planner.check_hybrid(config.layers);
+  planner.check_hybrid(config.layers);
   planner.check_leftovers(with_mtp, config.tied_embeddings);
   if (findings.has_faults()) return findings.to_error(checkpoint.directory());
   LoadPlan plan = planner.take();

@@ -5,6 +5,12 @@
 namespace pewter {
 namespace {
 
+// A member that is there keeps what it holds.
+template <typename T>
+T& ensure(std::optional<T>& member) {
+  return member ? *member : member.emplace();
+}
+
 class Lister {
  public:
   Lister(const ModelConfig& config, Parameters& out) : config_(config), out_(out) {}
@@ -14,13 +20,13 @@ class Lister {
     vector(stem + "input_layernorm.weight", hidden, layer.input_norm);
     vector(stem + "post_attention_layernorm.weight", hidden, layer.post_norm);
     if (kind == LayerKind::kDelta)
-      delta(stem + "linear_attn.", layer.delta.emplace());
+      delta(stem + "linear_attn.", ensure(layer.delta));
     else
-      attention(stem + "self_attn.", layer.attention.emplace());
+      attention(stem + "self_attn.", ensure(layer.attention));
     if (config_.is_moe())
-      moe(stem + "mlp.", layer.moe.emplace());
+      moe(stem + "mlp.", ensure(layer.moe));
     else
-      mlp(stem + "mlp.", layer.mlp.emplace());
+      mlp(stem + "mlp.", ensure(layer.mlp));
   }
 
   void matrix(Component component, std::string module, int64_t n, int64_t k, WeightMatrix& target,
@@ -81,7 +87,8 @@ class Lister {
     experts(stem, "up_proj", width, hidden, w.up);
     experts(stem, "down_proj", hidden, width, w.down);
     matrix(Component::kSharedGate, stem + "shared_expert_gate", 1, hidden, w.shared_weight, true);
-    feed_forward(stem + "shared_expert.", shared, w.shared_gate, w.shared_up, w.shared_down);
+    feed_forward(Component::kSharedExperts, stem + "shared_expert.", shared, w.shared_gate,
+                 w.shared_up, w.shared_down);
   }
   void experts(const std::string& stem, const char* projection, int64_t n, int64_t k,
                WeightMatrix& target) {
@@ -94,14 +101,14 @@ class Lister {
                              .target = &target});
   }
   void mlp(const std::string& stem, MlpWeights& w) {
-    feed_forward(stem, config_.intermediate_size, w.gate, w.up, w.down);
+    feed_forward(Component::kMlp, stem, config_.intermediate_size, w.gate, w.up, w.down);
   }
-  void feed_forward(const std::string& stem, int64_t width, WeightMatrix& gate, WeightMatrix& up,
-                    WeightMatrix& down) {
+  void feed_forward(Component component, const std::string& stem, int64_t width, WeightMatrix& gate,
+                    WeightMatrix& up, WeightMatrix& down) {
     const int64_t hidden = config_.hidden_size;
-    matrix(Component::kSharedExperts, stem + "gate_proj", width, hidden, gate);
-    matrix(Component::kSharedExperts, stem + "up_proj", width, hidden, up);
-    matrix(Component::kSharedExperts, stem + "down_proj", hidden, width, down);
+    matrix(component, stem + "gate_proj", width, hidden, gate);
+    matrix(component, stem + "up_proj", width, hidden, up);
+    matrix(component, stem + "down_proj", hidden, width, down);
   }
 
   const ModelConfig& config_;
@@ -113,8 +120,8 @@ class Lister {
 
 std::string_view component_name(Component component) {
   constexpr std::array<std::string_view, kComponents> kNames = {
-      "embedding",   "routed_experts", "shared_experts", "router",  "shared_gate", "delta",
-      "delta_gates", "small",          "attention",      "lm_head", "mtp"};
+      "embedding", "routed_experts", "shared_experts", "mlp",       "router",  "shared_gate",
+      "delta",     "delta_gates",    "small",          "attention", "lm_head", "mtp"};
   return kNames[static_cast<size_t>(component)];
 }
 
@@ -137,7 +144,7 @@ Parameters list_parameters(const ModelConfig& config, bool with_mtp, ModelWeight
   if (!config.tied_embeddings)
     lister.matrix(Component::kHead, "lm_head", config.vocab_size, hidden, weights.head);
   if (with_mtp) {
-    MtpWeights& mtp = weights.mtp.emplace();
+    MtpWeights& mtp = ensure(weights.mtp);
     lister.enter_mtp();
     lister.matrix(Component::kMtp, "mtp.fc", hidden, 2 * hidden, mtp.fc);
     lister.vector("mtp.pre_fc_norm_embedding.weight", hidden, mtp.embedding_norm);

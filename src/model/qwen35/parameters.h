@@ -10,7 +10,8 @@ namespace pewter {
 enum class Component : uint8_t {
   kEmbedding,
   kRoutedExperts,
-  kSharedExperts,  // with a dense model's feed-forward
+  kSharedExperts,
+  kMlp,  // a dense model's feed-forward
   kRouter,
   kSharedGate,
   kDelta,       // qkv, z, out
@@ -50,8 +51,9 @@ struct Parameters {
   std::vector<VectorParameter> vectors;
 };
 
-// Lists the parameters and shapes `weights` for them (its layers, its optional members). The
-// targets point into weights, which must stay where it is. A tied head is not in the list.
+// Lists the parameters and shapes `weights` for them: makes the layers and optional members that
+// are not there yet, so that it may also walk weights that are loaded. The targets point into
+// weights, which must stay where it is. A tied head is not in the list.
 Parameters list_parameters(const ModelConfig& config, bool with_mtp, ModelWeights& weights);
 
 }  // namespace pewter
