@@ -117,10 +117,14 @@ Status append_normalized(std::string& out, std::string_view text, std::vector<in
 }  // namespace
 
 bool is_trivially_nfc(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Step step = utf8_next(text);
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const Utf8Step step = utf8_next(text.substr(at));
     if (!is_inert(step.code_point)) return false;
-    text.remove_prefix(static_cast<size_t>(step.length));
+    at += static_cast<size_t>(step.length);
   }
   return true;
 }

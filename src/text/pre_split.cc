@@ -3,6 +3,7 @@
 
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/utf8.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kJitStackStart = size_t{32} << 10;
 constexpr size_t kJitStackLimit = size_t{1} << 20;
+constexpr size_t kLeastMatchLimit = 1000000;
 // For the interpreter, which takes over when the JIT stack is too small.
 constexpr uint32_t kHeapLimitKib = 256 << 10;
 
@@ -126,8 +128,6 @@ PreSplit::Matcher::Matcher(const PreSplit& split) : state_(std::make_unique<Stat
   s.stack = pcre2_jit_stack_create(kJitStackStart, kJitStackLimit, nullptr);
   CHECK(s.data != nullptr && s.context != nullptr, "out of memory");
   if (s.stack != nullptr) pcre2_jit_stack_assign(s.context, nullptr, s.stack);
-  // One step back per character of a long run is legitimate, so there is no limit on steps.
-  pcre2_set_match_limit(s.context, UINT32_MAX);
   pcre2_set_heap_limit(s.context, kHeapLimitKib);
 }
 
@@ -137,6 +137,9 @@ Status PreSplit::Matcher::split(std::string_view text, std::vector<size_t>& ends
   State& s = *state_;
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   ends.clear();
+  // A long run may cost a few steps back per character; an expression that explodes costs more.
+  const size_t steps = kLeastMatchLimit + 16 * text.size();
+  pcre2_set_match_limit(s.context, static_cast<uint32_t>(std::min<size_t>(steps, UINT32_MAX)));
   for (size_t begin = 0; begin < text.size();) {
     int rc = pcre2_match(s.code.get(), subject, text.size(), begin, PCRE2_NO_UTF_CHECK, s.data,
                          s.context);

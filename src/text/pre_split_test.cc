@@ -82,6 +82,16 @@ TEST(PreSplit, RefusesWhatTheEnginesReadDifferently) {
     EXPECT_FALSE(PreSplit::compile(expression).has_value()) << expression;
 }
 
+TEST(PreSplit, ExplodingExpressionsAreStopped) {
+  const PreSplit split = PreSplit::compile("(?:a|aa)+[bc]").value();
+  PreSplit::Matcher matcher(split);
+  std::vector<size_t> ends;
+  const Status status = matcher.split(std::string(200, 'a'), ends);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_TRUE(matcher.split("aab", ends).has_value()) << "the matcher stays usable";
+}
+
 TEST(PreSplit, LongRunsTakeLinearTime) {
   const Stopwatch watch;
   const size_t size = 2000000;

@@ -11,7 +11,7 @@ void Vocabulary::reserve(size_t token_count, size_t text_bytes) {
   entries_.reserve(token_count);
   texts_.reserve(text_bytes);
   bytes_.reserve(text_bytes);
-  slots_.assign(std::bit_ceil(2 * token_count + 16), -1);
+  slots_.assign(std::bit_ceil(2 * token_count + 16), Slot{});
 }
 
 Status Vocabulary::add(int64_t id, std::string_view text, TokenSource source) {
@@ -20,14 +20,15 @@ Status Vocabulary::add(int64_t id, std::string_view text, TokenSource source) {
   if (has(static_cast<int32_t>(id)))
     return Error{ErrorCode::kCorruptData, str_cat("token id ", id, " is given twice")};
   if (2 * (count_ + 1) > slots_.size()) grow();
-  const size_t slot = slot_of(text);
-  if (slots_[slot] >= 0)
+  const uint32_t hash = hash_of(text);
+  const size_t slot = slot_of(text, hash);
+  if (slots_[slot].id >= 0)
     return Error{ErrorCode::kCorruptData, str_cat("token \"", text, "\" is given twice")};
   const std::string bytes = byte_level_bytes(text);
   if (texts_.size() + text.size() > UINT32_MAX)
     return Error{ErrorCode::kCorruptData, "more than 4 GiB of token text"};
 
-  slots_[slot] = static_cast<int32_t>(id);
+  slots_[slot] = {.id = static_cast<int32_t>(id), .hash = hash};
   ++count_;
   const auto index = static_cast<size_t>(id);
   if (index >= entries_.size()) entries_.resize(index + 1);
@@ -55,22 +56,29 @@ std::string_view Vocabulary::bytes(int32_t id) const {
 
 std::optional<int32_t> Vocabulary::find(std::string_view text) const {
   if (slots_.empty()) return std::nullopt;
-  const int32_t id = slots_[slot_of(text)];
+  const int32_t id = slots_[slot_of(text, hash_of(text))].id;
   if (id < 0) return std::nullopt;
   return id;
 }
 
-size_t Vocabulary::slot_of(std::string_view text_to_find) const {
+uint32_t Vocabulary::hash_of(std::string_view text) {
+  return static_cast<uint32_t>(std::hash<std::string_view>{}(text));
+}
+
+size_t Vocabulary::slot_of(std::string_view text_to_find, uint32_t hash) const {
   const size_t mask = slots_.size() - 1;
-  size_t slot = std::hash<std::string_view>{}(text_to_find)&mask;
-  while (slots_[slot] >= 0 && text(slots_[slot]) != text_to_find) slot = (slot + 1) & mask;
+  size_t slot = hash & mask;
+  while (slots_[slot].id >= 0 &&
+         (slots_[slot].hash != hash || text(slots_[slot].id) != text_to_find))
+    slot = (slot + 1) & mask;
   return slot;
 }
 
 void Vocabulary::grow() {
-  slots_.assign(std::bit_ceil(4 * count_ + 16), -1);
-  for (int32_t id = 0; id < size(); ++id)
-    if (has(id)) slots_[slot_of(text(id))] = id;
+  const std::vector<Slot> old = std::move(slots_);
+  slots_.assign(std::bit_ceil(4 * count_ + 16), Slot{});
+  for (const Slot& slot : old)
+    if (slot.id >= 0) slots_[slot_of(text(slot.id), slot.hash)] = slot;
 }
 
 }  // namespace pewter

@@ -41,12 +41,18 @@ class Vocabulary {
     uint32_t bytes_offset = 0, bytes_size = 0;
     TokenSource source = TokenSource::kNone;
   };
-  size_t slot_of(std::string_view text) const;  // its slot, or the free slot where it would go
+  struct Slot {
+    int32_t id = -1;    // -1 is free
+    uint32_t hash = 0;  // compared first: saves a walk to a distant text for nearly every miss
+  };
+  static uint32_t hash_of(std::string_view text);
+  // The text's slot, or the free slot where it would go.
+  size_t slot_of(std::string_view text, uint32_t hash) const;
   void grow();
 
   std::vector<Entry> entries_;
   std::string texts_, bytes_;
-  std::vector<int32_t> slots_;  // open addressing, a power of two; -1 is free
+  std::vector<Slot> slots_;  // open addressing, a power of two
   size_t count_ = 0;
 };
 
