@@ -4,8 +4,9 @@
 // beginning or end tokens are added. Reading order: encode_spans in tokenizer.cc, then
 // tokenizer_added.h, nfc.h, pre_split.h, tokenizer_merges.h; tokenizer_json.h reads the file.
 //
-// Known differences from the reference: properties of characters newer than Unicode 14, and an
-// added token that is not allowed here (AddedTokens) does not hide the ones it overlaps.
+// Known differences from the reference: letters, marks and numbers newer than Unicode 14 are split
+// as symbols (tests/golden/text/tokenizer_newer_differences.txt), and an added token that is not
+// allowed here (AddedTokens) does not hide the ones it overlaps.
 #pragma once
 
 #include <cstdint>

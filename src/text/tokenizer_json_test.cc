@@ -93,6 +93,29 @@ TEST(TokenizerJson, IdsMayLeaveGapsAndPartsMayBeAbsent) {
   EXPECT_EQ(parse(bare)->encode("abc ab").value(), (Ids{257, 32, 256}));
 }
 
+// Such tokens are looked for after the normaliser, which may have moved the foreign ranges.
+TEST(TokenizerJson, NormalizedSpecialTokensRespectForeignRanges) {
+  const Tokenizer tokenizer =
+      parse(with({}, "added_tokens",
+                 R"([{"id":300,"content":"<x>","special":true,"normalized":true},
+                     {"id":301,"content":"<y>","special":true,"normalized":false}])"))
+          .value();
+  const auto encode = [&](const std::string& text, const std::string& foreign) {
+    const size_t begin = text.find(foreign);
+    const ByteRange range{.begin = begin, .end = begin + foreign.size()};
+    return tokenizer.encode_prompt(text, {&range, 1}).value();
+  };
+  const Ids plain{'<', 'x', '>'};
+  EXPECT_EQ(encode("<y><x>!", "!"), (Ids{301, 300, '!'}));
+  EXPECT_EQ(encode("<y><x>!", "<x>!"), (Ids{301, '<', 'x', '>', '!'}));
+  EXPECT_EQ(encode("<y><x>!", "x"), (Ids{301, '<', 'x', '>', '!'}));
+  EXPECT_EQ(encode("!<y><x>", "!"), (Ids{'!', 301, 300}));
+  EXPECT_EQ(tokenizer.encode("<x>", AddedTokens::kNotSpecial).value(), plain);
+  // Composition moves bytes: with any foreign byte between two raw tokens, none is recognised.
+  EXPECT_EQ(encode("<x>e\u0301<y>?", "?"), (Ids{300, 0xC3, 0xA9, 301, '?'}));
+  EXPECT_EQ(encode("<x>e\u0301<y>", "e"), (Ids{'<', 'x', '>', 0xC3, 0xA9, 301}));
+}
+
 TEST(TokenizerJson, RefusesOtherKindsByName) {
   struct Case {
     std::initializer_list<std::string_view> path;
@@ -129,6 +152,11 @@ TEST(TokenizerJson, RefusesOtherKindsByName) {
             "pre_tokenizer",
             R"({"type":"Split","pattern":{"Regex":"a("},"behavior":"Isolated"})",
             "pre_tokenizer.pattern.Regex: regular expression"},
+           {{},
+            "pre_tokenizer",
+            R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":false,
+                "use_regex":false},{"type":"Split"}]})",
+            "pre_tokenizer: a step after ByteLevel"},
            {{}, "decoder", R"({"type":"WordPiece"})", "decoder.type: \"WordPiece\""},
            {{}, "decoder", "null", "decoder: null"},
            {{}, "post_processor", R"({"type":"TemplateProcessing"})", "post_processor.type"},
