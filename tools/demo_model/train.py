@@ -273,7 +273,7 @@ def train_drafter(drafter: model.DFlash, net: nn.Module, data: Tensor, batches: 
     optimizer = torch.optim.AdamW(drafter.parameters(), lr=1e-3, betas=(.9, .95), fused=True,
                                   weight_decay=.01)
     # An error late in a block matters less: acceptance stops at the first one.
-    weight = torch.exp(-torch.arange(BLOCK_SIZE - 1, device="cuda") / 6.0)
+    weight = torch.exp(-torch.arange(BLOCK_SIZE - 1, device=data.device) / 6.0)
     start, step = time.time(), 0
     while (elapsed := time.time() - start) < seconds:
         tokens = batches.draw(data, DFLASH_BATCH)[:, :CONTEXT + 64]
