@@ -16,8 +16,11 @@ void Findings::fault(std::string_view file, std::string_view tensor, std::string
 
 void Findings::warn(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  if (warnings_.size() < kKept && std::ranges::find(warnings_, text) == warnings_.end())
+  if (std::ranges::find(warnings_, text) != warnings_.end()) return;
+  if (warnings_.size() < kListed)
     warnings_.emplace_back(text);
+  else
+    ++more_warnings_;
 }
 
 int64_t Findings::fault_count() const {
@@ -27,7 +30,9 @@ int64_t Findings::fault_count() const {
 
 std::vector<std::string> Findings::warnings() const {
   const std::lock_guard lock(mutex_);
-  return warnings_;
+  std::vector<std::string> warnings = warnings_;
+  if (more_warnings_ > 0) warnings.push_back(str_cat("… and ", more_warnings_, " more warnings"));
+  return warnings;
 }
 
 Error Findings::to_error(std::string_view subject) const {

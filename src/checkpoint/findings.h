@@ -19,11 +19,11 @@ struct Fault {
 
 class Findings {
  public:
-  static constexpr size_t kListed = 20;  // lines of an error message
+  static constexpr size_t kListed = 20;  // lines of an error message, and warnings
 
   void fault(std::string_view file, std::string_view tensor, std::string_view reason,
              ErrorCode code = ErrorCode::kCorruptData);
-  // Repeats of one text are kept once.
+  // Repeats of one text are kept once, kListed texts at most; the rest is counted in a last line.
   void warn(std::string_view text);
 
   bool has_faults() const { return fault_count() > 0; }
@@ -41,7 +41,7 @@ class Findings {
   mutable std::mutex mutex_;
   std::vector<Fault> faults_;
   std::vector<std::string> warnings_;
-  int64_t count_ = 0;
+  int64_t count_ = 0, more_warnings_ = 0;
   ErrorCode code_ = ErrorCode::kCorruptData;
 };
 

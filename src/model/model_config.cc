@@ -7,8 +7,9 @@
 namespace pewter {
 namespace {
 
-// Far above any model, and low enough that no product of two or three sizes overflows.
-constexpr int64_t kMaxWidth = int64_t{1} << 20, kMaxSmall = int64_t{1} << 14;
+// Far above any model, and low enough that the bytes of all its weights fit 64 bits.
+constexpr int64_t kMaxWidth = int64_t{1} << 20, kMaxExpertWidth = int64_t{1} << 16,
+                  kMaxSmall = int64_t{1} << 12;
 
 Error wrong(std::string_view key, std::string_view what, ErrorCode code = ErrorCode::kCorruptData) {
   return Error{code, str_cat("config.json: ", key, " ", what)};
@@ -194,7 +195,7 @@ Status parse_feed_forward(const Json& text, ModelConfig& out) {
   if (out.experts_per_token > out.experts)
     return wrong("num_experts_per_tok",
                  str_cat("is ", out.experts_per_token, " of ", out.experts, " experts"));
-  TRY_ASSIGN(out.expert_width, size_of(text, "moe_intermediate_size", kMaxWidth));
+  TRY_ASSIGN(out.expert_width, size_of(text, "moe_intermediate_size", kMaxExpertWidth));
   TRY_ASSIGN(out.shared_width, size_of(text, "shared_expert_intermediate_size", kMaxWidth));
   const Json* dense = get(text, "mlp_only_layers");
   if (dense != nullptr && !(dense->is_array() && dense->as_array().empty()))
