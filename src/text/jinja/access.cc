@@ -60,7 +60,7 @@ Result<Value> indexed(Budget& budget, const Value& value, int64_t index) {
 }
 
 struct Range {
-  int64_t start, step, count;
+  int64_t start, stop, step, count;
 };
 
 // Python's slice.indices(), counted.
@@ -82,9 +82,9 @@ Result<Range> resolve(const SliceBounds& bounds, int64_t size) {
   const int64_t start = clip(bounds.start, step < 0 ? high : low);
   const int64_t stop = clip(bounds.stop, step < 0 ? low : high);
   const int64_t distance = step < 0 ? start - stop : stop - start;
-  if (distance <= 0) return Range{start, step, 0};
+  if (distance <= 0) return Range{start, stop, step, 0};
   const uint64_t stride = step < 0 ? 0 - static_cast<uint64_t>(step) : static_cast<uint64_t>(step);
-  return Range{start, step,
+  return Range{start, stop, step,
                static_cast<int64_t>((static_cast<uint64_t>(distance) - 1) / stride) + 1};
 }
 
@@ -194,7 +194,17 @@ Result<Value> slice(Budget& budget, const Value& value, const SliceBounds& bound
   part.reserve(static_cast<size_t>(range.count));
   for (int64_t i = 0; i < range.count; ++i)
     part.push_back(items[static_cast<size_t>(range.start + i * range.step)]);
-  return make_sequence(budget, value.sequence()->kind, std::move(part));
+  if (value.sequence()->kind != Sequence::Kind::kRange)
+    return make_sequence(budget, value.sequence()->kind, std::move(part));
+  // In unsigned arithmetic: the bound past the last item may lie outside int64.
+  const RangeBounds& old = value.sequence()->range;
+  const auto at = [&](int64_t index) {
+    return static_cast<int64_t>(static_cast<uint64_t>(old.start) +
+                                static_cast<uint64_t>(index) * static_cast<uint64_t>(old.step));
+  };
+  const auto step =
+      static_cast<int64_t>(static_cast<uint64_t>(old.step) * static_cast<uint64_t>(range.step));
+  return make_range(budget, {at(range.start), at(range.stop), step}, std::move(part));
 }
 
 Result<std::shared_ptr<const Sequence>> iterate(Budget& budget, const Value& value) {
@@ -217,8 +227,11 @@ Result<std::shared_ptr<const Sequence>> iterate(Budget& budget, const Value& val
       const Text& text = value.text();
       TRY(budget.spend_memory(static_cast<int64_t>(text.size() * (sizeof(Value) + sizeof(Text)))));
       const auto offsets = code_point_offsets(text.view());
-      for (size_t i = 0; i + 1 < offsets.size(); ++i)
-        items.emplace_back(text.part(offsets[i], offsets[i + 1]));
+      for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+        Text character = text.part(offsets[i], offsets[i + 1]);
+        character.markup = false;  // iterating over markup yields plain strings
+        items.emplace_back(std::move(character));
+      }
       break;
     }
     default:

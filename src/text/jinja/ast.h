@@ -79,7 +79,7 @@ struct Parameters {
 struct Statement {
   enum class Kind {
     kText,         // text
-    kOutput,       // expressions[0]
+    kOutput,       // expressions, printed in order
     kIf,           // branches, tried in order
     kFor,          // target, expressions: what to iterate, condition (or null); recursive; body,
                    // otherwise

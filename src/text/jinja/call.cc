@@ -212,7 +212,7 @@ Result<Value> Interpreter::call_range(const Arguments& arguments) {
     items.emplace_back(at);
     if (__builtin_add_overflow(at, step, &at)) break;
   }
-  return make_sequence(budget_, Sequence::Kind::kRange, std::move(items));
+  return make_range(budget_, {start, stop, step}, std::move(items));
 }
 
 Result<std::vector<Dict::Item>> Interpreter::dict_items(const Arguments& arguments) {

@@ -40,9 +40,11 @@ FilterFunction find_value_filter(std::string_view name);
 FilterFunction find_filter(std::string_view name);
 bool has_test(std::string_view name);
 
-// The value that attribute= names: "a.b.0" goes through a, b and item 0. Undefined on the way is an
-// error, at the end it is not.
-Result<Value> value_at_path(Budget& budget, const Value& value, const Value& path);
+// The value that attribute= names: "a.b.0" goes through a, b and item 0. An undefined value on the
+// way is replaced by `otherwise` (unless null or none), or else an error; at the end it is no
+// error.
+Result<Value> value_at_path(Budget& budget, const Value& value, const Value& path,
+                            const Value* otherwise = nullptr);
 
 // What sort, unique, min and their like compare: the value or its attribute, in lower case unless
 // case_sensitive.

@@ -20,6 +20,11 @@ Arguments rest_of(const Arguments& arguments, size_t from) {
   return rest;
 }
 
+// What these filters go through: of any false value nothing, though it may be a number.
+Result<std::shared_ptr<const Sequence>> items_or_none(const FilterCall& call) {
+  return iterate(call.budget, call.input.truthy() ? call.input : Value());
+}
+
 Result<Value> map_attribute(const FilterCall& call, const std::vector<Value>& items) {
   const Value* path = nullptr;
   const Value* otherwise = nullptr;
@@ -34,15 +39,14 @@ Result<Value> map_attribute(const FilterCall& call, const std::vector<Value>& it
   if (path == nullptr) return call.fails("requires a filter argument");
   std::vector<Value> out;
   for (const Value& item : items) {
-    TRY_ASSIGN(Value value, value_at_path(call.budget, item, *path));
-    if (value.is_undefined() && otherwise != nullptr) value = *otherwise;
+    TRY_ASSIGN(Value value, value_at_path(call.budget, item, *path, otherwise));
     out.push_back(std::move(value));
   }
   return make_sequence(call.budget, Sequence::Kind::kGenerator, std::move(out));
 }
 
 Result<Value> map(const FilterCall& call) {
-  TRY_ASSIGN(const auto items, iterate(call.budget, call.input));
+  TRY_ASSIGN(const auto items, items_or_none(call));
   if (call.arguments.positional.empty()) return map_attribute(call, items->items);
   TRY_ASSIGN(const Text* name, text_argument(&call.arguments.positional[0], call.name));
   const Arguments rest = rest_of(call.arguments, 1);
@@ -66,7 +70,7 @@ Result<Value> select(const FilterCall& call) {
     TRY_ASSIGN(test, text_argument(&positional[test_at], call.name));
   }
   const Arguments rest = rest_of(call.arguments, test_at + 1);
-  TRY_ASSIGN(const auto items, iterate(call.budget, call.input));
+  TRY_ASSIGN(const auto items, items_or_none(call));
   std::vector<Value> kept;
   for (const Value& item : items->items) {
     TRY(call.budget.spend_steps(1));
@@ -96,8 +100,14 @@ FilterFunction find_select_filter(std::string_view name) {
   return nullptr;
 }
 
-Result<Value> value_at_path(Budget& budget, const Value& value, const Value& path) {
-  if (!path.is_string()) return item(budget, value, path);
+Result<Value> value_at_path(Budget& budget, const Value& value, const Value& path,
+                            const Value* otherwise) {
+  const auto step = [&](const Value& from, const Value& key) -> Result<Value> {
+    TRY_ASSIGN(Value found, item(budget, from, key));
+    return found.is_undefined() && otherwise != nullptr && !otherwise->is_none() ? *otherwise
+                                                                                 : found;
+  };
+  if (!path.is_string()) return step(value, path);
   Value at = value;
   std::string_view rest = path.text().view();
   while (true) {
@@ -107,7 +117,7 @@ Result<Value> value_at_path(Budget& budget, const Value& value, const Value& pat
     const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), index);
     const bool number =
         failure == std::errc() && end == part.data() + part.size() && part[0] != '-';
-    TRY_ASSIGN(at, item(budget, at, number ? Value(index) : Value::authored(part)));
+    TRY_ASSIGN(at, step(at, number ? Value(index) : Value::authored(part)));
     if (dot == rest.size()) return at;
     rest.remove_prefix(dot + 1);
   }

@@ -166,8 +166,7 @@ Result<Value> groupby(const FilterCall& call) {
   TRY_ASSIGN(const auto items, iterate(call.budget, call.input));
   std::vector<Value> groupers, keys;
   for (const Value& item : items->items) {
-    TRY_ASSIGN(Value grouper, value_at_path(call.budget, item, *given[0]));
-    if (grouper.is_undefined() && given[1] != nullptr) grouper = *given[1];
+    TRY_ASSIGN(Value grouper, value_at_path(call.budget, item, *given[0], given[1]));
     TRY_ASSIGN(Value key, sort_key(call.budget, grouper, nullptr, case_sensitive));
     groupers.push_back(std::move(grouper));
     keys.push_back(std::move(key));

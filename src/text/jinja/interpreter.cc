@@ -85,8 +85,11 @@ Status Interpreter::write(const Value& value) {
 }
 
 Status Interpreter::execute_output(const Statement& statement) {
-  TRY_ASSIGN(const Value value, evaluate(*statement.expressions[0]));
-  return write(value);
+  for (const auto& expression : statement.expressions) {
+    TRY_ASSIGN(const Value value, evaluate(*expression));
+    TRY(write(value));
+  }
+  return {};
 }
 
 Result<Interpreter::Flow> Interpreter::execute_if(const Statement& statement) {

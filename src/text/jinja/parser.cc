@@ -154,8 +154,11 @@ Result<Parser::StatementPtr> Parser::statement() {
   }
   if (word == "print") {
     auto output = make(Statement::Kind::kOutput, line);
-    TRY_ASSIGN(ExpressionPtr value, expression_or_tuple(Conditional::kAllowed));
-    output->expressions.push_back(std::move(value));
+    while (peek().kind != Token::Kind::kBlockEnd) {
+      if (!output->expressions.empty()) TRY(expect_operator(","));
+      TRY_ASSIGN(ExpressionPtr value, expression());
+      output->expressions.push_back(std::move(value));
+    }
     TRY(expect_block_end());
     return StatementPtr(std::move(output));
   }

@@ -56,12 +56,9 @@ Status append_sequence_repr(Budget& budget, TextBuilder& out, const Sequence& se
       out.append_foreign(sequence.items.size() == 1 ? ",)" : ")");
       return {};
     case SequenceKind::kRange: {
-      const auto& items = sequence.items;
-      const int64_t first = items.empty() ? 0 : items.front().as_int64();
-      const int64_t step = items.size() < 2 ? 1 : items[1].as_int64() - first;
-      const int64_t end = items.empty() ? 0 : items.back().as_int64() + step;
-      out.append_foreign(step == 1 ? str_cat("range(", first, ", ", end, ")")
-                                   : str_cat("range(", first, ", ", end, ", ", step, ")"));
+      const auto& [start, stop, step] = sequence.range;
+      out.append_foreign(step == 1 ? str_cat("range(", start, ", ", stop, ")")
+                                   : str_cat("range(", start, ", ", stop, ", ", step, ")"));
       return {};
     }
     default:

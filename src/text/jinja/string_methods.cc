@@ -195,14 +195,8 @@ Result<Value> case_method(const Call& call) {
     mapped = to_title(bytes);
   } else if (call.name == "capitalize") {
     mapped = capitalize(bytes);
-  } else {  // swapcase
-    for (size_t at = 0; at < bytes.size();) {
-      const Utf8Step step = utf8_next(bytes.substr(at));
-      const auto length = static_cast<size_t>(step.length);
-      const std::string_view character = bytes.substr(at, length);
-      mapped += is_upper(step.code_point) ? to_lower(character) : to_upper(character);
-      at += length;
-    }
+  } else {
+    mapped = swap_case(bytes);
   }
   return make_text(call.budget, call.self.rewritten(std::move(mapped)));
 }

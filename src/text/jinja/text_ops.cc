@@ -100,7 +100,7 @@ Result<std::vector<Text>> split_words(Budget& budget, const Text& text, int64_t 
   }
   std::vector<Text> parts;
   const auto count = static_cast<int64_t>(words.size());
-  if (most < 0 || count <= most + 1) {
+  if (most < 0 || count <= most) {
     for (const ByteRange& word : words) parts.push_back(trimmed.part(word.begin, word.end));
     return parts;
   }

@@ -86,7 +86,7 @@ void append_lower(std::string& out, std::string_view text, size_t offset, bool c
   }
 }
 
-enum class Mapping { kUpper, kLower, kTitle, kCapitalize };
+enum class Mapping { kUpper, kLower, kTitle, kCapitalize, kSwap };
 
 std::string map_case(std::string_view text, Mapping mapping) {
   std::string out;
@@ -97,9 +97,9 @@ std::string map_case(std::string_view text, Mapping mapping) {
     const Utf8Step step = utf8_next(text.substr(i));
     const char32_t c = step.code_point;
     const bool first = mapping == Mapping::kTitle ? !after_letter : i == 0;
-    if (mapping == Mapping::kUpper)
+    if (mapping == Mapping::kUpper || (mapping == Mapping::kSwap && is_lower(c)))
       append_upper(out, c);
-    else if (mapping != Mapping::kLower && first)
+    else if (first && mapping != Mapping::kLower && mapping != Mapping::kSwap)
       append_title(out, c);
     else
       append_lower(out, text, i, cased_before);
@@ -161,6 +161,7 @@ bool is_word(char32_t c) { return is_alpha(c) || is_numeric(c) || c == '_'; }
 std::string to_upper(std::string_view text) { return map_case(text, Mapping::kUpper); }
 std::string to_lower(std::string_view text) { return map_case(text, Mapping::kLower); }
 std::string to_title(std::string_view text) { return map_case(text, Mapping::kTitle); }
+std::string swap_case(std::string_view text) { return map_case(text, Mapping::kSwap); }
 std::string capitalize(std::string_view text) { return map_case(text, Mapping::kCapitalize); }
 
 }  // namespace pewter::jinja

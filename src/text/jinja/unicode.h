@@ -22,6 +22,7 @@ bool is_word(char32_t c);  // \w: letters, numbers, underscore
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string to_title(std::string_view text);  // str.title(): each run of letters on its own
+std::string swap_case(std::string_view text);
 std::string capitalize(std::string_view text);
 
 }  // namespace pewter::jinja

@@ -110,15 +110,26 @@ Result<Value> make_text(Budget& budget, TextBuilder& builder) {
   return make_text(budget, builder.take());
 }
 
+namespace {
+
+Result<Value> finish(Budget& budget, Sequence sequence) {
+  TRY(budget.spend_memory(
+      static_cast<int64_t>(sizeof(Sequence) + sequence.items.size() * sizeof(Value))));
+  for (const Value& item : sequence.items)
+    sequence.depth = std::max(sequence.depth, item.depth() + 1);
+  if (sequence.depth > budget.limits().max_value_depth) return budget.too_deep();
+  return Value(std::make_shared<const Sequence>(std::move(sequence)));
+}
+
+}  // namespace
+
 Result<Value> make_sequence(Budget& budget, Sequence::Kind kind, std::vector<Value> items) {
-  TRY(budget.spend_memory(static_cast<int64_t>(sizeof(Sequence) + items.size() * sizeof(Value))));
-  auto sequence = std::make_shared<Sequence>();
-  sequence->kind = kind;
-  sequence->items = std::move(items);
-  for (const Value& item : sequence->items)
-    sequence->depth = std::max(sequence->depth, item.depth() + 1);
-  if (sequence->depth > budget.limits().max_value_depth) return budget.too_deep();
-  return Value(std::shared_ptr<const Sequence>(std::move(sequence)));
+  return finish(budget, Sequence{.kind = kind, .items = std::move(items)});
+}
+
+Result<Value> make_range(Budget& budget, const RangeBounds& range, std::vector<Value> items) {
+  return finish(
+      budget, Sequence{.kind = Sequence::Kind::kRange, .items = std::move(items), .range = range});
 }
 
 Result<Value> make_dict(Budget& budget, std::vector<Dict::Item> items) {

@@ -124,10 +124,16 @@ class Value {
       value_;
 };
 
+// range(start, stop, step) as it was asked for.
+struct RangeBounds {
+  int64_t start = 0, stop = 0, step = 1;
+};
+
 struct Sequence {
   enum class Kind { kList, kTuple, kRange, kItems, kKeys, kValues, kGenerator };
   Kind kind = Kind::kList;
   std::vector<Value> items;
+  RangeBounds range;  // of a kRange, for printing it
   int depth = 1;
   mutable bool consumed = false;  // a generator yields its items once
 
@@ -166,6 +172,7 @@ struct Namespace {
 Result<Value> make_text(Budget& budget, Text text);
 Result<Value> make_text(Budget& budget, TextBuilder& builder);  // also refuses an overflow
 Result<Value> make_sequence(Budget& budget, Sequence::Kind kind, std::vector<Value> items);
+Result<Value> make_range(Budget& budget, const RangeBounds& range, std::vector<Value> items);
 Result<Value> make_dict(Budget& budget, std::vector<Dict::Item> items);
 Result<Value> make_pair(Budget& budget, const Value& first, const Value& second);
 
