@@ -209,7 +209,8 @@ struct SampleArgs {
   const LogitEdit* edits = nullptr;     // rows' edits one after another
   const int32_t* edit_begin = nullptr;  // [n + 1]
   const uint32_t* masks = nullptr;      // [n, ⌈vocab/32⌉] allowed-token bits, or null: all allowed
-  TensorView token;                     // out [n] i32; -1 when the row's logits are not finite
+  TensorView token;                     // out [n] i32; -1 when the row's logits are not finite or
+                                        // nothing is left to choose from
   TensorView logprob;                   // out [n] f32, of the chosen token
   TensorView top_token, top_logprob;    // out [n, kTopLogprobs] i32, f32, by falling probability
 };

@@ -70,10 +70,15 @@ void HostSampler::sample_row(const SampleArgs& args, int64_t row) {
     finite = finite && std::isfinite(logits[token]);
     largest = std::max(largest, logits[token]);
   }
-  if (!finite) {
+  // The row's answer when no token can be chosen; what lists nothing is -1 at minus infinity.
+  const auto give_up = [&] {
     chosen = -1;
     logprob = NAN;
-    return;
+  };
+  if (!finite) {
+    std::fill_n(args.top_token[row].data_as<int32_t>(), kTopLogprobs, -1);
+    std::fill_n(args.top_logprob[row].data_as<float>(), kTopLogprobs, -INFINITY);
+    return give_up();
   }
   double total = 0;
   for (int64_t token = 0; token < vocab; ++token)
@@ -92,17 +97,13 @@ void HostSampler::sample_row(const SampleArgs& args, int64_t row) {
     candidate.logit = edited_logit(candidate.logit, edit, params);
   }
   const uint32_t* mask = args.masks == nullptr ? nullptr : args.masks + row * ((vocab + 31) / 32);
-  auto end = candidates_.begin() + limit;
-  if (mask != nullptr)
-    end = std::remove_if(candidates_.begin(), end, [&](const Candidate& candidate) {
-      return (mask[candidate.token / 32] >> (candidate.token % 32) & 1u) == 0;
-    });
+  const auto is_banned = [&](const Candidate& candidate) {
+    if (candidate.logit == -INFINITY) return true;  // by a bias of minus infinity
+    return mask != nullptr && (mask[candidate.token / 32] >> (candidate.token % 32) & 1u) == 0;
+  };
+  auto end = std::remove_if(candidates_.begin(), candidates_.begin() + limit, is_banned);
   const auto best = std::min_element(candidates_.begin(), end, kByFallingLogit);
-  if (best == end) {  // everything masked: nothing may be chosen
-    chosen = -1;
-    logprob = NAN;
-    return;
-  }
+  if (best == end) return give_up();  // everything is banned
   const auto finish = [&](int32_t token) {
     chosen = token;
     logprob = static_cast<float>(logits[token] - log_total);
