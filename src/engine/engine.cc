@@ -9,6 +9,14 @@ namespace pewter {
 
 Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& device, Ops& ops,
                                              const EngineOptions& options) {
+  const int64_t vocab = model.config.vocab_size, words = (vocab + 31) / 32;
+  if (options.vocab_limit < 0 || options.vocab_limit > vocab)
+    return Error{ErrorCode::kInvalidArgument, str_cat("vocab_limit: ", options.vocab_limit,
+                                                      " is outside the vocabulary of ", vocab)};
+  const auto mask_words = static_cast<int64_t>(options.token_mask.size());
+  if (mask_words != 0 && mask_words != words)
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("token_mask: ", mask_words, " words, want ", words)};
   std::unique_ptr<Engine> engine(new Engine(model, ops));
   engine->options_ = options;
   if (options.vocab_limit == 0) engine->options_.vocab_limit = model.config.vocab_size;
@@ -24,6 +32,10 @@ Status Engine::check(const Request& request) const {
   if (request.max_tokens <= 0)
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("max_tokens: ", request.max_tokens, " is not positive")};
+  if (request.min_tokens < 0 || request.min_tokens > request.max_tokens)
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("min_tokens: ", request.min_tokens, " is outside [0, ", request.max_tokens,
+                         "], up to max_tokens")};
   for (const int32_t token : request.prompt)
     if (token < 0 || token >= model_.config.vocab_size)
       return Error{ErrorCode::kInvalidArgument,
@@ -55,6 +67,7 @@ int32_t Engine::sample(const Sampler& sampler) {
 }
 
 Result<Completion> Engine::generate(const Request& request, const Hooks& hooks) {
+  CHECK(hooks.on_token, "nobody listens");
   TRY(check(request));
   const auto prompt_length = static_cast<int64_t>(request.prompt.size());
   const int64_t max_tokens = std::min(request.max_tokens, max_context_ - prompt_length);
@@ -67,7 +80,8 @@ Result<Completion> Engine::generate(const Request& request, const Hooks& hooks) 
 Completion Engine::run(const Request& request, int64_t max_tokens, SequenceState& sequence,
                        const Hooks& hooks) {
   std::random_device entropy;
-  Sampler sampler(request, (static_cast<uint64_t>(entropy()) << 32) ^ entropy());
+  Sampler sampler(request, {.seed = (static_cast<uint64_t>(entropy()) << 32) ^ entropy(),
+                            .max_tokens = max_tokens});
   const std::span<const int32_t> prompt(request.prompt);
   Completion completion{.reason = FinishReason::kLength,
                         .seed = sampler.seed(),

@@ -13,8 +13,8 @@ namespace pewter {
 struct EngineOptions {
   RunnerOptions runner;
   int64_t max_context = 0;  // prompt + output of one sequence; 0: what model and cache allow
-  std::vector<uint32_t>
-      token_mask;           // bits of ids that may be sampled; empty: all below vocab_limit
+  // Bits of ids that may be sampled, ⌈vocabulary / 32⌉ words; empty: all below vocab_limit.
+  std::vector<uint32_t> token_mask;
   int64_t vocab_limit = 0;  // ids from here on are never sampled; 0: the model's vocabulary
 };
 
@@ -27,7 +27,7 @@ class Engine {
         {};  // after each prefill chunk; may be empty
   };
 
-  // model, device and ops outlive the engine.
+  // model, device and ops outlive the engine. Errors: kInvalidArgument (options), and the runner's.
   static Result<std::unique_ptr<Engine>> make(const Qwen35Model& model, Device& device, Ops& ops,
                                               const EngineOptions& options);
 

@@ -6,7 +6,8 @@
 namespace pewter {
 namespace {
 
-Status in_range(const char* field, double value, double low, double high) {
+template <typename Number>
+Status in_range(const char* field, Number value, double low, double high) {
   if (value >= low && value <= high) return {};  // NaN fails
   return Error{ErrorCode::kInvalidArgument,
                str_cat(field, ": ", value, " is outside [", low, ", ", high, "]")};
@@ -18,7 +19,7 @@ Status SamplingParams::validate(int64_t vocab_size) const {
   TRY(in_range("temperature", temperature, 0, 100));
   TRY(in_range("top_k", top_k, -1, INT32_MAX));
   TRY(in_range("top_p", top_p, 0, 1));
-  if (top_p == 0) return Error{ErrorCode::kInvalidArgument, "top_p: must be above 0"};
+  if (top_p == 0) return Error{ErrorCode::kInvalidArgument, "top_p: 0 is not above 0"};
   TRY(in_range("min_p", min_p, 0, 1));
   TRY(in_range("repetition_penalty", repetition_penalty, 1e-3, 1e3));
   TRY(in_range("presence_penalty", presence_penalty, -2, 2));
@@ -33,40 +34,46 @@ Status SamplingParams::validate(int64_t vocab_size) const {
   return {};
 }
 
-Sampler::Sampler(const Request& request, uint64_t seed)
+Sampler::Sampler(const Request& request, const Options& options)
     : params_(request.sampling),
       stop_ids_(request.stop_ids),
       ignore_stop_(request.ignore_stop),
       min_tokens_(request.min_tokens),
-      seed_(request.sampling.seed.value_or(seed)),
+      seed_(request.sampling.seed.value_or(options.seed)),
       tracks_output_(params_.repetition_penalty != 1 || params_.presence_penalty != 0 ||
                      params_.frequency_penalty != 0) {
-  for (const auto& [token, bias] : params_.logit_bias) edit_of(token).bias += bias;
-  if (params_.repetition_penalty != 1)
+  const bool sees_prompt = params_.repetition_penalty != 1;
+  stops_suppressed_ = ignore_stop_ || min_tokens_ > 0;
+
+  // One edit for each token that has a reason; pushes add to them without allocating.
+  std::vector<int32_t> tokens;
+  for (const auto& [token, bias] : params_.logit_bias) tokens.push_back(token);
+  if (stops_suppressed_) tokens.insert(tokens.end(), stop_ids_.begin(), stop_ids_.end());
+  if (sees_prompt) tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  edits_.reserve(tokens.size() + static_cast<size_t>(tracks_output_ ? options.max_tokens : 0));
+  for (const int32_t token : tokens) edits_.push_back({.token = token});
+
+  if (sees_prompt)
     for (const int32_t token : request.prompt) edit_of(token).seen = true;
-  suppress_stops();
-  if (tracks_output_)
-    edits_.reserve(edits_.size() + static_cast<size_t>(std::max<int64_t>(request.max_tokens, 0)));
+  apply_biases();
 }
 
 LogitEdit& Sampler::edit_of(int32_t token) {
-  const auto [at, added] = edit_index_.try_emplace(token, edits_.size());
-  if (added) edits_.push_back({.token = token});
-  return edits_[at->second];
+  auto at = std::lower_bound(edits_.begin(), edits_.end(), token,
+                             [](const LogitEdit& edit, int32_t t) { return edit.token < t; });
+  if (at == edits_.end() || at->token != token) at = edits_.insert(at, {.token = token});
+  return *at;
 }
 
-// Stop ids get a bias of minus infinity while they must not be chosen. Their own bias, if any,
-// comes back after.
-void Sampler::suppress_stops() {
-  const bool suppress = ignore_stop_ || generated_ < min_tokens_;
-  if (suppress == stops_suppressed_) return;
-  stops_suppressed_ = suppress;
-  for (const int32_t token : stop_ids_) {
-    float bias = 0;
-    for (const auto& [biased, value] : params_.logit_bias)
-      if (biased == token) bias += value;
-    edit_of(token).bias = suppress ? -INFINITY : bias;
-  }
+// The request's biases; minus infinity instead for stop ids that must not be chosen yet, whose own
+// bias, if any, counts afterwards.
+void Sampler::apply_biases() {
+  for (LogitEdit& edit : edits_) edit.bias = 0;
+  for (const auto& [token, bias] : params_.logit_bias) edit_of(token).bias += bias;
+  if (stops_suppressed_)
+    for (const int32_t token : stop_ids_) edit_of(token).bias = -INFINITY;
 }
 
 SamplingRow Sampler::row() const {
@@ -88,7 +95,10 @@ void Sampler::push(int32_t token) {
     edit.seen = params_.repetition_penalty != 1;
     ++edit.output_count;
   }
-  suppress_stops();
+  if (stops_suppressed_ && !ignore_stop_ && generated_ >= min_tokens_) {
+    stops_suppressed_ = false;
+    apply_biases();
+  }
 }
 
 }  // namespace pewter

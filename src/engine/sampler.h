@@ -3,8 +3,6 @@
 // (seed, i) alone.
 #pragma once
 
-#include <unordered_map>
-
 #include "backend/ops.h"
 #include "engine/request.h"
 
@@ -12,14 +10,18 @@ namespace pewter {
 
 class Sampler {
  public:
-  // `seed` is used when the request has none. Prompt tokens count as seen for the repetition
-  // penalty.
-  Sampler(const Request& request, uint64_t seed);
+  struct Options {
+    uint64_t seed = 0;  // used when the request has none
+    int64_t max_tokens =
+        0;  // most tokens that will be pushed: room for their edits is made at once
+  };
+  // Prompt tokens count as seen for the repetition penalty.
+  Sampler(const Request& request, const Options& options);
 
   // Parameters of the next output token.
   SamplingRow row() const;
-  // Every token whose logit changes for the next output token. Reused storage; valid until the next
-  // call.
+  // Every token whose logit changes for the next output token, each once. Valid until the next
+  // push.
   std::span<const LogitEdit> edits() const { return edits_; }
   // Records a generated token.
   void push(int32_t token);
@@ -29,17 +31,16 @@ class Sampler {
 
  private:
   LogitEdit& edit_of(int32_t token);
-  void suppress_stops();
+  void apply_biases();
 
   SamplingParams params_;
   std::vector<int32_t> stop_ids_;
   bool ignore_stop_;
   int64_t min_tokens_, generated_ = 0;
   uint64_t seed_;
-  bool stops_suppressed_ = false;
-  bool tracks_output_;  // some penalty is on
-  std::vector<LogitEdit> edits_;
-  std::unordered_map<int32_t, size_t> edit_index_;
+  bool stops_suppressed_ = false;  // stop ids cannot be chosen
+  bool tracks_output_;             // some penalty is on
+  std::vector<LogitEdit> edits_;   // by rising token
 };
 
 }  // namespace pewter
