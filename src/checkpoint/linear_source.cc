@@ -171,12 +171,10 @@ class ModuleFinder {
     const std::string format(weight_format_name(source_.format));
     const bool int4 = source_.format == WeightFormat::kInt4Group128;
     const bool fp8 = source_.format == WeightFormat::kFp8Block128;
-    if (!int4 && !fp8) {
-      if (said_.claim == Claim::kQuantised)
-        return fault(source_.values,
-                     str_cat("is stored as ", format, ", but ", said_.reason, " says 4 bits"));
-      return true;
-    }
+    if (!int4 && said_.claim == Claim::kQuantised)
+      return fault(source_.values,
+                   str_cat("is stored as ", format, ", but ", said_.reason, " says 4 bits"));
+    if (!int4 && !fp8) return true;
     if (quant_.method() == QuantMethod::kNone)
       return fault(source_.values,
                    str_cat("is ", format, ", but config.json has no quantization_config"));
