@@ -1,0 +1,128 @@
+#include "cli/answer_printer.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "cli/terminal.h"
+
+namespace pewter {
+namespace {
+
+constexpr std::string_view kDim = "\x1b[2m", kNormal = "\x1b[0m", kClearLine = "\r\x1b[K";
+// A prompt of one chunk is read before anyone wonders.
+constexpr int64_t kLongPrompt = 1024;
+
+std::string one_decimal(double number) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.1f", number);
+  return text.data();
+}
+
+std::string counted(int64_t tokens, std::string_view what, double per_second) {
+  std::string text = str_cat(tokens, " ", what, tokens == 1 ? " token" : " tokens");
+  if (per_second > 0) text += str_cat(" (", one_decimal(per_second), " tok/s)");
+  return text;
+}
+
+std::string_view reason_in_words(const Answer& answer) {
+  switch (answer.completion.reason) {
+    case FinishReason::kStop:
+      return "complete";
+    case FinishReason::kLength:
+      return answer.text.empty() && !answer.reasoning.empty()
+                 ? "cut at the token limit while thinking"
+                 : "cut at the token limit";
+    case FinishReason::kCancelled:
+      return "stopped";
+    case FinishReason::kError:
+      return "failed";
+  }
+  return "failed";
+}
+
+}  // namespace
+
+AnswerPrinter::AnswerPrinter(ShowReasoning show, bool quiet)
+    : terminal_(is_terminal(STDOUT_FILENO)),
+      styled_(wants_style(STDOUT_FILENO)),
+      show_reasoning_(show == ShowReasoning::kAlways ||
+                      (show == ShowReasoning::kOnTerminals && terminal_)),
+      quiet_(quiet) {}
+
+void AnswerPrinter::put(std::string_view text) {
+  if (text.empty()) return;
+  if (terminal_)
+    write_text(STDOUT_FILENO, without_controls(text));
+  else
+    write_text(STDOUT_FILENO, text);
+  last_ = text.back();
+}
+
+void AnswerPrinter::open_reasoning() {
+  if (in_reasoning_) return;
+  in_reasoning_ = true;
+  if (styled_)
+    write_text(STDOUT_FILENO, kDim);
+  else
+    put("[thinking]\n");
+}
+
+void AnswerPrinter::close_reasoning() {
+  if (!in_reasoning_) return;
+  in_reasoning_ = false;
+  if (last_ != '\n') put("\n");
+  if (styled_)
+    write_text(STDOUT_FILENO, kNormal);
+  else
+    put("[/thinking]\n");
+  put("\n");
+}
+
+void AnswerPrinter::on_text(const OutputDelta& delta) {
+  clear_prefill();
+  if (!delta.reasoning.empty() && show_reasoning_) {
+    open_reasoning();
+    put(delta.reasoning);
+  }
+  if (delta.answer.empty()) return;
+  close_reasoning();
+  put(delta.answer);
+}
+
+void AnswerPrinter::on_prefill(int64_t done, int64_t total) {
+  if (quiet_ || total < kLongPrompt || !is_terminal(STDERR_FILENO)) return;
+  clear_prefill();
+  if (done == total) return;
+  write_text(STDERR_FILENO, str_cat("Reading the prompt: ", done, " of ", total, " tokens"));
+  prefill_shown_ = true;
+}
+
+void AnswerPrinter::clear_prefill() {
+  if (prefill_shown_) write_text(STDERR_FILENO, kClearLine);
+  prefill_shown_ = false;
+}
+
+void AnswerPrinter::abandon() {
+  clear_prefill();
+  close_reasoning();
+  if (last_ != '\n') put("\n");
+}
+
+void AnswerPrinter::finish(const Answer& answer) {
+  abandon();
+  if (!quiet_) print_statistics(answer);
+}
+
+void AnswerPrinter::print_statistics(const Answer& answer) {
+  const Completion& completion = answer.completion;
+  const std::string line =
+      str_cat("[", counted(completion.prompt_tokens, "prompt", prefill_rate(completion)), ", ",
+              counted(completion.completion_tokens, "generated", decode_rate(completion)), ", ",
+              reason_in_words(answer), "]");
+  const bool styled = wants_style(STDERR_FILENO);
+  write_text(STDERR_FILENO, str_cat(styled ? kDim : "", line, styled ? kNormal : "", "\n"));
+}
+
+}  // namespace pewter

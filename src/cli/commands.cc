@@ -1,0 +1,16 @@
+#include "cli/commands.h"
+
+#include <array>
+
+namespace pewter {
+
+std::span<const CommandEntry> commands() {
+  static constexpr std::array kCommands = {
+      CommandEntry{"run", "Answer a prompt, or chat when there is none", &make_run_command},
+      CommandEntry{"inspect", "Say what a model is made of and what it needs, without loading it",
+                   &make_inspect_command},
+  };
+  return kCommands;
+}
+
+}  // namespace pewter

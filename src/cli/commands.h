@@ -1,0 +1,11 @@
+// The makers of all commands, one per file of its name.
+#pragma once
+
+#include "cli/command.h"
+
+namespace pewter {
+
+std::unique_ptr<Command> make_inspect_command();
+std::unique_ptr<Command> make_run_command();
+
+}  // namespace pewter

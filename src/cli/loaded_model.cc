@@ -1,0 +1,140 @@
+#include "cli/loaded_model.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+
+namespace pewter {
+namespace {
+
+constexpr int64_t kTemplateLimit = int64_t{4} << 20;
+// Of the memory that is left after the weights, what caches may take when nobody said how long the
+// context shall be. The rest is for activations and for the machine.
+constexpr double kCacheShare = 0.8;
+
+// chat_template.jinja, or else the template inside tokenizer_config.json.
+Result<std::optional<ChatTemplate>> load_template(const std::string& directory,
+                                                  const TokenizerConfig& config) {
+  constexpr std::string_view kName = "chat_template.jinja";
+  const Result<std::string> file = read_file(str_cat(directory, "/", kName), kTemplateLimit);
+  if (!file && file.error().code != ErrorCode::kNotFound) return file.error();
+  std::string source = file ? *file : std::string();
+  if (!file) {
+    const auto named = std::ranges::find(config.chat_templates, "default", &NamedTemplate::name);
+    if (named == config.chat_templates.end()) return std::optional<ChatTemplate>();
+    source = named->source;
+  }
+  Result<ChatTemplate> parsed = ChatTemplate::parse(source);
+  if (!parsed) return parsed.error().within(file ? kName : "tokenizer_config.json: chat_template");
+  return std::optional<ChatTemplate>(std::move(*parsed));
+}
+
+// Bits of the ids that have a token; empty when all ids below the limit have one.
+std::vector<uint32_t> mask_of(const Tokenizer& tokenizer, int64_t limit, int64_t vocab_size) {
+  std::vector<uint32_t> mask(static_cast<size_t>((vocab_size + 31) / 32));
+  bool complete = true;
+  for (int64_t id = 0; id < limit; ++id) {
+    if (tokenizer.has(static_cast<int32_t>(id)))
+      mask[static_cast<size_t>(id / 32)] |= uint32_t{1} << (id % 32);
+    else
+      complete = false;
+  }
+  if (complete) mask.clear();
+  return mask;
+}
+
+EngineOptions engine_options(const ModelOptions& options, const LoadedModel& loaded) {
+  const ModelConfig& config = loaded.model.config;
+  EngineOptions engine{.runner = options.runner};
+  engine.vocab_limit = std::min<int64_t>(loaded.tokenizer.vocab_size(), config.vocab_size);
+  engine.token_mask = mask_of(loaded.tokenizer, engine.vocab_limit, config.vocab_size);
+  int64_t context = options.max_model_len;
+  if (context == 0)
+    context = choose_context(
+        config.max_positions, loaded.backend.device->available_bytes(), [&](int64_t tokens) {
+          RunnerOptions runner = options.runner;
+          runner.cache_tokens = tokens;
+          const ModelRunner::MemoryPlan plan =
+              ModelRunner::plan(loaded.model, *loaded.backend.device, *loaded.backend.ops, runner);
+          return plan.kv_bytes + plan.state_bytes;
+        });
+  engine.runner.cache_tokens = engine.max_context = context;
+  return engine;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& options,
+                                                       const Progress& progress) {
+  TRY_ASSIGN(Backend backend, make_backend(options.backend));
+  TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
+  Result<ModelConfig> config = ModelConfig::parse(checkpoint.config());
+  if (!config) return config.error().within("config.json");
+  TRY(check_context(options.max_model_len, *config));
+  const std::string& directory = checkpoint.directory();
+  TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(directory));
+  TRY_ASSIGN(std::optional<ChatTemplate> chat_template,
+             load_template(directory, tokenizer.config()));
+  TRY_ASSIGN(GenerationDefaults defaults, GenerationDefaults::load(directory));
+  std::vector<int32_t> stops = stop_set(defaults, tokenizer, *config);
+
+  TRY_ASSIGN(
+      LoadedWeights loaded_weights,
+      load_weights(checkpoint, *config, *backend.device,
+                   {.threads = options.backend.threads, .mtp = options.mtp, .progress = progress}));
+  TRY_ASSIGN(Qwen35Model model, Qwen35Model::make(*backend.device, std::move(*config),
+                                                  std::move(loaded_weights.weights)));
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel{.directory = directory,
+                                                      .report = std::move(loaded_weights.report),
+                                                      .tokenizer = std::move(tokenizer),
+                                                      .chat_template = std::move(chat_template),
+                                                      .defaults = std::move(defaults),
+                                                      .stop_ids = std::move(stops),
+                                                      .backend = std::move(backend),
+                                                      .model = std::move(model)});
+  const EngineOptions engine = engine_options(options, *loaded);
+  TRY_ASSIGN(loaded->engine,
+             Engine::make(loaded->model, *loaded->backend.device, *loaded->backend.ops, engine));
+  return loaded;
+}
+
+Result<RenderedPrompt> LoadedModel::render(const ChatPrompt& prompt) const {
+  if (!chat_template)
+    return Error{ErrorCode::kNotFound,
+                 directory + ": no chat template (chat_template.jinja) to make a prompt with"};
+  ChatTemplateInput input{.messages = prompt.messages, .tools = prompt.tools};
+  if (prompt.thinking) input.kwargs.set("enable_thinking", *prompt.thinking);
+  const TokenizerConfig& config = tokenizer.config();
+  if (config.bos_token) input.special_tokens.set("bos_token", *config.bos_token);
+  if (config.eos_token) input.special_tokens.set("eos_token", *config.eos_token);
+  if (config.pad_token) input.special_tokens.set("pad_token", *config.pad_token);
+  return chat_template->render(input);
+}
+
+std::vector<int32_t> stop_set(const GenerationDefaults& defaults, const Tokenizer& tokenizer,
+                              const ModelConfig& config) {
+  std::vector<int32_t> ids = defaults.eos_token_ids;
+  ids.insert(ids.end(), config.eos_token_ids.begin(), config.eos_token_ids.end());
+  if (const std::optional<int32_t> eos = tokenizer.eos_id()) ids.push_back(*eos);
+  std::erase_if(ids, [&](int32_t id) { return id >= config.vocab_size; });
+  std::ranges::sort(ids);
+  ids.erase(std::ranges::unique(ids).begin(), ids.end());
+  return ids;
+}
+
+Status check_context(int64_t max_model_len, const ModelConfig& config) {
+  if (max_model_len <= config.max_positions) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               str_cat("--max-model-len: ", max_model_len, " is more than the ",
+                       config.max_positions, " tokens this model was made for")};
+}
+
+int64_t choose_context(int64_t model_positions, int64_t available_bytes,
+                       const std::function<int64_t(int64_t tokens)>& cache_bytes) {
+  const double budget = kCacheShare * static_cast<double>(available_bytes);
+  int64_t tokens = std::min(model_positions, kDefaultContext);
+  while (tokens > kPageTokens && static_cast<double>(cache_bytes(tokens)) > budget) tokens /= 2;
+  return tokens;
+}
+
+}  // namespace pewter

@@ -1,0 +1,75 @@
+// A model ready to answer: checkpoint, tokenizer, chat template, generation defaults, weights on a
+// backend, and the engine. The one place that puts them together; what a command does with them is
+// its own affair.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/factory.h"
+#include "engine/engine.h"
+#include "engine/generation_defaults.h"
+#include "model/qwen35/load.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace pewter {
+
+// Without --max-model-len: the context an engine gets when model and memory have more to give.
+inline constexpr int64_t kDefaultContext = 32768;
+
+struct ModelOptions {
+  std::string model;
+  BackendOptions backend;
+  int64_t max_model_len = 0;   // tokens of prompt and output; 0: chosen by choose_context
+  RunnerOptions runner;        // cache_tokens is set by load
+  MtpUse mtp = MtpUse::kSkip;  // nothing drafts with it yet
+};
+
+// What a chat template is given.
+struct ChatPrompt {
+  Json messages;
+  Json tools;                    // a list, or null
+  std::optional<bool> thinking;  // enable_thinking; unset: the template's own way
+};
+
+struct LoadedModel {
+  // Bytes read so far, and in all; called from loading threads, one at a time.
+  using Progress = std::function<void(int64_t done, int64_t total)>;
+  // Errors name the file and what is wrong with it; kResourceExhausted when memory is too small.
+  // Small files are read first, so that their faults show before gigabytes have been read.
+  static Result<std::unique_ptr<LoadedModel>> load(const ModelOptions& options,
+                                                   const Progress& progress);
+
+  // The prompt of a chat, up to where the model goes on. Error: kInvalidArgument, the template's
+  // own message; kNotFound when the model has no template.
+  Result<RenderedPrompt> render(const ChatPrompt& prompt) const;
+
+  std::string directory;
+  LoadReport report;  // its warnings are for the person who loads
+  Tokenizer tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  GenerationDefaults defaults;
+  std::vector<int32_t> stop_ids;
+  Backend backend;  // outlives model and engine
+  Qwen35Model model;
+  std::unique_ptr<Engine> engine;
+};
+
+// Ids that end an answer: what generation_config.json, tokenizer_config.json and config.json name
+// as the end of a sequence, all of them.
+std::vector<int32_t> stop_set(const GenerationDefaults& defaults, const Tokenizer& tokenizer,
+                              const ModelConfig& config);
+
+// Error: kInvalidArgument when it is more than the model's positions.
+Status check_context(int64_t max_model_len, const ModelConfig& config);
+
+// The largest context not above the model's and kDefaultContext whose caches fit into most of the
+// memory that is left, found by halving.
+int64_t choose_context(int64_t model_positions, int64_t available_bytes,
+                       const std::function<int64_t(int64_t tokens)>& cache_bytes);
+
+}  // namespace pewter

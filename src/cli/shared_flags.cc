@@ -1,0 +1,72 @@
+#include "cli/shared_flags.h"
+
+#include <algorithm>
+
+namespace pewter {
+namespace {
+
+constexpr int64_t kMostThreads = 1024;
+
+}  // namespace
+
+void ModelFlags::declare_model(Flags& flags) {
+  flags.positional("MODEL", model,
+                   "Model directory, a .safetensors file in it, or a hub cache folder");
+}
+
+void ModelFlags::declare_backend(Flags& flags) {
+  flags.group("Model");
+  flags.option("--device", "NAME", device, "auto, cpu or cpu-reference");
+  flags.option("--threads", "N", threads, "CPU threads (default: all that are free to use)");
+  flags.token_count("--max-model-len", max_model_len,
+                    "Prompt and answer together (default: up to 32k, as memory allows)");
+}
+
+Status ModelFlags::check() const {
+  if (threads && (*threads < 1 || *threads > kMostThreads))
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("--threads: ", *threads, " is outside [1, ", kMostThreads, "]")};
+  return {};
+}
+
+ModelOptions ModelFlags::model_options() const {
+  return {.model = model,
+          .backend = {.device = device, .threads = static_cast<int>(threads.value_or(0))},
+          .max_model_len = max_model_len.value_or(0)};
+}
+
+void SamplingFlags::declare(Flags& flags) {
+  flags.group("Sampling (default: the model's generation_config.json, else no change)");
+  flags.option("--temperature", "T", temperature, "Randomness; 0 always takes the likeliest token");
+  flags.option("--top-p", "P", top_p, "Choose among the likeliest tokens that add up to P");
+  flags.option("--top-k", "K", top_k, "Choose among the K likeliest tokens; 0 is all");
+  flags.option("--min-p", "P", min_p, "Leave out tokens less likely than P times the likeliest");
+  flags.option("--repetition-penalty", "R", repetition_penalty,
+               "Above 1, what stands in prompt or answer becomes less likely");
+  flags.option("--presence-penalty", "R", presence_penalty,
+               "-2 to 2, off the logit of what stands in the answer");
+  flags.option("--frequency-penalty", "R", frequency_penalty,
+               "-2 to 2, the same for each time it stands there");
+  flags.option("--seed", "N", seed, "Same seed, same prompt: same answer (default: a new one)");
+}
+
+Status SamplingFlags::check() const {
+  if (top_k && (*top_k < -1 || *top_k > INT32_MAX))
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("top_k: ", *top_k, " is outside [-1, ", INT32_MAX, "]")};
+  return apply({}).validate(INT64_MAX);
+}
+
+SamplingParams SamplingFlags::apply(SamplingParams params) const {
+  params.temperature = temperature.value_or(params.temperature);
+  params.top_p = top_p.value_or(params.top_p);
+  params.min_p = min_p.value_or(params.min_p);
+  params.repetition_penalty = repetition_penalty.value_or(params.repetition_penalty);
+  params.presence_penalty = presence_penalty.value_or(params.presence_penalty);
+  params.frequency_penalty = frequency_penalty.value_or(params.frequency_penalty);
+  if (top_k) params.top_k = static_cast<int32_t>(*top_k);
+  if (seed) params.seed = seed;
+  return params;
+}
+
+}  // namespace pewter

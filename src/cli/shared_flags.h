@@ -1,0 +1,34 @@
+// Flags that several commands have: which model runs where, and how tokens are chosen.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/loaded_model.h"
+
+namespace pewter {
+
+struct ModelFlags {
+  std::string model, device = "auto";
+  std::optional<int64_t> threads, max_model_len;
+
+  void declare_model(Flags& flags);    // the positional MODEL
+  void declare_backend(Flags& flags);  // the rest
+  Status check() const;
+  ModelOptions model_options() const;
+};
+
+struct SamplingFlags {
+  std::optional<float> temperature, top_p, min_p;
+  std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<int64_t> top_k;
+  std::optional<uint64_t> seed;
+
+  void declare(Flags& flags);
+  Status check() const;
+  // The defaults with every given flag in place.
+  SamplingParams apply(SamplingParams defaults) const;
+};
+
+}  // namespace pewter

@@ -1,0 +1,121 @@
+// The chat of `pewter run` on a terminal.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.h"
+
+namespace pewter::cli_test {
+namespace {
+
+const std::string kControlC = "\x03", kControlD = "\x04";
+
+std::vector<std::string> chat(std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments = {"run", demo_model(), "--temperature", "0"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(Chat, AnswersAndLeaves) {
+  TerminalProgram program(chat({"--no-thinking"}));
+  ASSERT_TRUE(program.wait_for("Loaded ")) << program.screen();
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type("What is the capital of France?\n");
+  EXPECT_TRUE(program.wait_for("Paris")) << program.screen();
+  EXPECT_TRUE(program.wait_for("complete]"));
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type("/exit\n");
+  EXPECT_EQ(program.exit_code(), 0);
+}
+
+TEST(Chat, DimsTheReasoning) {
+  TerminalProgram program(chat({"--thinking"}));
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type("What is the capital of France?\n");
+  ASSERT_TRUE(program.wait_for("\x1b[2m")) << program.screen();
+  ASSERT_TRUE(program.wait_for("\x1b[0m"));
+  EXPECT_TRUE(program.wait_for("Paris"));
+  EXPECT_TRUE(program.wait_for("complete]"));
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type(kControlD);
+  EXPECT_EQ(program.exit_code(), 0);
+  EXPECT_THAT(program.screen(), testing::Not(testing::HasSubstr("</think>")));
+}
+
+TEST(Chat, ControlCStopsTheAnswerAndNotTheProgram) {
+  TerminalProgram program(chat({"--no-thinking", "--ignore-eos"}));
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type("Count as far as you can.\n");
+  ASSERT_TRUE(program.wait_for("\n"));  // the echo
+  ASSERT_TRUE(program.wait_for(" "));   // a word of the answer
+  program.type(kControlC);
+  ASSERT_TRUE(program.wait_for("stopped]")) << program.screen();
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type("/help\n");
+  EXPECT_TRUE(program.wait_for("/thinking on|off|auto"));
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type(kControlC);
+  ASSERT_TRUE(program.wait_for("(Ctrl-C again"));
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type(kControlC);
+  EXPECT_EQ(program.exit_code(), 0);
+}
+
+TEST(Chat, CommandsChangeTheConversation) {
+  TerminalProgram program(chat());
+  ASSERT_TRUE(program.wait_for("> "));
+  program.type("/system Be brief.\n");
+  EXPECT_TRUE(program.wait_for("System message set."));
+  program.type("/system\n");
+  EXPECT_TRUE(program.wait_for("\nBe brief."));
+  program.type("/thinking maybe\n");
+  EXPECT_TRUE(program.wait_for("on, off or auto"));
+  program.type("/thinking off\n");
+  program.type("/dance\n");
+  EXPECT_TRUE(program.wait_for("There is no /dance"));
+  program.type("/again\n");
+  EXPECT_TRUE(program.wait_for("There is no question yet."));
+  program.type("/system none\n");
+  EXPECT_TRUE(program.wait_for("No system message any more."));
+  program.type("\\\nWhat is the capital of France?\n");
+  EXPECT_TRUE(program.wait_for("Paris")) << program.screen();
+  EXPECT_TRUE(program.wait_for("complete]"));
+  program.type("/again\n");
+  EXPECT_TRUE(program.wait_for("Paris")) << program.screen();
+  EXPECT_TRUE(program.wait_for("complete]"));
+  program.type("/clear\n");
+  EXPECT_TRUE(program.wait_for("Forgotten."));
+  program.type("/quit\n");
+  EXPECT_EQ(program.exit_code(), 0);
+}
+
+TEST(Chat, AFailedAnswerDoesNotEndIt) {
+  TerminalProgram program(chat({"--no-thinking", "--max-model-len", "64"}));
+  ASSERT_TRUE(program.wait_for("> "));
+  std::string question;
+  for (int i = 0; i < 60; ++i) question += "one two ";
+  program.type(question + "\n");
+  ASSERT_TRUE(program.wait_for("maximum context length is 64 tokens")) << program.screen();
+  program.type("Hi\n");
+  EXPECT_TRUE(program.wait_for("tok/s")) << program.screen();
+  program.type("/exit\n");
+  EXPECT_EQ(program.exit_code(), 0);
+}
+
+TEST(OneAnswer, ControlCExitsWith130) {
+  TerminalProgram program(chat({"--no-thinking", "--ignore-eos", "Count as far as you can."}));
+  ASSERT_TRUE(program.wait_for("Loaded "));
+  ASSERT_TRUE(program.wait_for("/s"));
+  ASSERT_TRUE(program.wait_for(" "));
+  program.type(kControlC);
+  EXPECT_TRUE(program.wait_for("stopped]")) << program.screen();
+  EXPECT_EQ(program.exit_code(), 130);
+}
+
+TEST(OneAnswer, JsonWithoutAPromptIsAUsageError) {
+  TerminalProgram program(chat({"--json"}));
+  EXPECT_TRUE(program.wait_for("--json needs a PROMPT")) << program.screen();
+  EXPECT_EQ(program.exit_code(), 2);
+}
+
+}  // namespace
+}  // namespace pewter::cli_test
