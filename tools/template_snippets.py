@@ -145,6 +145,7 @@ words | list, 'abc' | list, d | list, (1, 2) | list, range(3) | list
 words | reverse | list, 'abc' | reverse, d | reverse | list
 words | sort, words | sort(reverse=true), words | sort(case_sensitive=true), xs | sort, users | sort(attribute='age') | map(attribute='name') | list
 [1, 'a'] | sort
+users | sort(attribute='age,name') | map(attribute='name') | list, [nosuch, missing] | sort, [{'a': [2]}, {'a': [1]}] | sort(attribute='a.0')
 d | dictsort, {'b': 1, 'A': 2} | dictsort, {'b': 1, 'A': 2} | dictsort(true), {'x': 2, 'y': 1} | dictsort(by='value'), {'x': 2, 'y': 1} | dictsort(reverse=true)
 d | items | list, missing | items | list, {} | items | list
 n | items | list

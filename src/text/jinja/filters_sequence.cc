@@ -73,13 +73,35 @@ Result<std::vector<Value>> keys_of(const FilterCall& call, const std::vector<Val
   return keys;
 }
 
+// The key of the sort filter: a list with one entry for each attribute of "age,name". That it is a
+// list shows: two values that are equal but have no order are in order.
+Result<Value> list_key(const FilterCall& call, const Value& item, const Value* paths,
+                       bool case_sensitive) {
+  std::vector<Value> parts;
+  std::string_view rest;
+  if (paths != nullptr && paths->is_string()) rest = paths->text().view();
+  do {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const Value path = rest.empty() ? Value() : Value::authored(rest.substr(0, comma));
+    const Value* const used = rest.empty() ? paths : &path;
+    TRY_ASSIGN(Value part, sort_key(call.budget, item, used, case_sensitive));
+    parts.push_back(std::move(part));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  } while (!rest.empty());
+  return make_sequence(call.budget, Sequence::Kind::kList, std::move(parts));
+}
+
 Result<Value> sort(const FilterCall& call) {
   TRY_ASSIGN(const auto given,
              bind(call.arguments, call.name, {"reverse", "case_sensitive", "attribute"}));
   TRY_ASSIGN(const bool reversed, flag_argument(given[0], false));
   TRY_ASSIGN(const bool case_sensitive, flag_argument(given[1], false));
   TRY_ASSIGN(const auto items, iterate(call.budget, call.input));
-  TRY_ASSIGN(const auto keys, keys_of(call, items->items, given[2], case_sensitive));
+  std::vector<Value> keys;
+  for (const Value& item : items->items) {
+    TRY_ASSIGN(Value key, list_key(call, item, given[2], case_sensitive));
+    keys.push_back(std::move(key));
+  }
   TRY_ASSIGN(const auto order_of, sorted_order(call.budget, keys, reversed));
   std::vector<Value> sorted;
   for (const size_t index : order_of) sorted.push_back(items->items[index]);

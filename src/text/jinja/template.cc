@@ -25,7 +25,8 @@ Result<Text> Template::render(const std::vector<Variable>& variables,
   }
   Interpreter interpreter(budget, local_time);
   Result<Text> text = interpreter.render(program_->block, std::move(values));
-  if (text || interpreter.raised()) return text;
+  // Without a line it was the inputs that passed a limit.
+  if (text || interpreter.raised() || interpreter.failed_line() == 0) return text;
   return text.error().within(str_cat("line ", interpreter.failed_line()));
 }
 
