@@ -1,0 +1,221 @@
+// What decode and prefill share, compiled once per target: where columns lie, convolution, unit
+// vectors, gates, the recurrence of one row, the gated norm.
+#if defined(PEWTER_DELTA_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PEWTER_DELTA_INL_H
+#undef PEWTER_DELTA_INL_H
+#else
+#define PEWTER_DELTA_INL_H
+#endif
+
+#include <cmath>
+
+#include "backend/cpu/delta.h"
+#include "backend/cpu/simd_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pewter {
+namespace HWY_NAMESPACE {
+
+constexpr float kUnitEpsilon = 1e-6f;  // added to the sum of squares before the root
+
+// An item's shapes and the tensors it touches.
+struct DeltaView {
+  const DeltaMixArgs& args;
+  const DeltaItem& item;
+  int64_t dk, dv, pk, pv, channels, repeat;
+  BFloat16* window;    // [3, channels]
+  BFloat16* tape;      // [kMaxDecodeRows, channels]
+  float* gates;        // [kMaxDecodeRows, 2, Hv]
+  const BFloat16* in;  // the item's first row
+  int64_t in_stride;
+
+  explicit DeltaView(const DeltaItem& i)
+      : args(*i.args),
+        item(i),
+        dk(args.key_dim),
+        dv(args.value_dim),
+        pk(padded_inputs(dk)),
+        pv(padded_inputs(dv)),
+        channels(args.conv.dim(0)),
+        repeat(args.value_heads / args.key_heads),
+        window(args.state.window[i.slot].data_as<BFloat16>()),
+        tape(args.state.tape[i.slot].data_as<BFloat16>()),
+        gates(args.state.gates[i.slot].data_as<float>()),
+        in(nullptr),
+        in_stride(0) {
+    if (i.rows == 0) return;
+    in = args.in[i.first_row].data_as<BFloat16>();
+    in_stride = args.in.stride(0);
+  }
+
+  int64_t q_channel() const { return item.key_head * dk; }
+  int64_t k_channel() const { return (args.key_heads + item.key_head) * dk; }
+  int64_t v_channel(int64_t head) const { return 2 * args.key_heads * dk + head * dv; }
+  int64_t first_head() const { return item.key_head * repeat; }
+  float* state(int64_t head) const { return args.state.state[item.slot][head].data_as<float>(); }
+
+  // Column t of the sequence window, accepted tape, new rows; row t's own column is t + 3.
+  const BFloat16* column(int64_t t) const {
+    if (t < 3) return window + t * channels;
+    if (t < 3 + item.accepted) return tape + (t - 3) * channels;
+    return in + (t - 3 - item.accepted) * in_stride;
+  }
+
+  // f(first channel, count) for the three runs of channels that belong to the item.
+  template <class F>
+  void for_channels(const F& f) const {
+    f(q_channel(), dk);
+    f(k_channel(), dk);
+    f(v_channel(first_head()), repeat * dv);
+  }
+};
+
+// c = silu(Σ_tap w·u) of row t for `count` channels, f32; zeros up to the padded count.
+HWY_INLINE void convolve(const DeltaView& view, int64_t t, int64_t channel, int64_t count,
+                         float* out) {
+  const BFloat16* u[4];
+  for (int64_t tap = 0; tap < 4; ++tap) u[tap] = view.column(t + tap) + channel;
+  const float* taps = view.args.conv.data_as<float>() + channel * 4;
+  HWY_ALIGN float last[4 * kLanes] = {};
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const float* from = taps + i * 4;
+    const int64_t left = count - i;
+    if (left < kLanes) {
+      for (int64_t j = 0; j < left * 4; ++j) last[j] = from[j];
+      from = last;
+    }
+    V w0, w1, w2, w3;
+    hn::LoadInterleaved4(D(), from, w0, w1, w2, w3);
+    V c = hn::Mul(w0, load(u[0] + i, left));
+    c = hn::MulAdd(w1, load(u[1] + i, left), c);
+    c = hn::MulAdd(w2, load(u[2] + i, left), c);
+    c = hn::MulAdd(w3, load(u[3] + i, left), c);
+    hn::StoreU(silu(c), D(), out + i);
+  }
+  const int64_t written = (count + kLanes - 1) / kLanes * kLanes;
+  for (int64_t i = written; i < padded_inputs(count); ++i) out[i] = 0;
+}
+
+HWY_INLINE void to_unit_length(float* x, int64_t n, float scale) {
+  const V factor = hn::Set(D(), scale / std::sqrt(sum_of_squares(x, n) + kUnitEpsilon));
+  for (int64_t i = 0; i < n; i += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(D(), x + i), factor), D(), x + i);
+}
+
+// Unit key and scaled unit query of row t of the item's key head.
+HWY_INLINE void make_key(const DeltaView& view, int64_t t, float* k) {
+  convolve(view, t, view.k_channel(), view.dk, k);
+  to_unit_length(k, view.dk, 1.0f);
+}
+HWY_INLINE void make_query(const DeltaView& view, int64_t t, float* q) {
+  convolve(view, t, view.q_channel(), view.dk, q);
+  to_unit_length(q, view.dk, 1.0f / std::sqrt(static_cast<float>(view.dk)));
+}
+
+struct Gates {
+  float g, beta;  // log decay ≤ 0, write strength in (0, 1)
+};
+
+// Gates of a new row, from its projections b and a.
+HWY_INLINE Gates make_gates(const DeltaView& view, int64_t row, int64_t head) {
+  const BFloat16* b =
+      view.in + row * view.in_stride + view.channels + view.args.value_heads * view.dv;
+  const float strength = to_float(b[head]);
+  const float x =
+      to_float(b[view.args.value_heads + head]) + view.args.dt_bias.data_as<float>()[head];
+  const float softplus = x > 20.0f ? x : std::log1p(std::exp(x));
+  return {.g = -std::exp(view.args.a_log.data_as<float>()[head]) * softplus,
+          .beta = 1.0f / (1.0f + std::exp(-strength))};
+}
+HWY_INLINE float* tape_gate(const DeltaView& view, int64_t row, int64_t head) {
+  return view.gates + row * 2 * view.args.value_heads + head;
+}
+HWY_INLINE Gates tape_gates(const DeltaView& view, int64_t row, int64_t head) {
+  const float* at = tape_gate(view, row, head);
+  return {.g = at[0], .beta = at[view.args.value_heads]};
+}
+
+// State of one value head to and from scratch with padded rows.
+HWY_INLINE void load_state(const DeltaView& view, int64_t head, float* state) {
+  const float* from = view.state(head);
+  for (int64_t i = 0; i < view.dk; ++i)
+    for (int64_t c = 0; c < view.pv; c += kLanes)
+      hn::StoreU(c < view.dv ? load(from + i * view.dv + c, view.dv - c) : hn::Zero(D()), D(),
+                 state + i * view.pv + c);
+}
+HWY_INLINE void store_state(const DeltaView& view, int64_t head, const float* state) {
+  float* to = view.state(head);
+  for (int64_t i = 0; i < view.dk; ++i)
+    for (int64_t c = 0; c < view.dv; c += kLanes)
+      store(hn::LoadU(D(), state + i * view.pv + c), to + i * view.dv + c, view.dv - c);
+}
+
+// One row of the recurrence on a padded state; o may be null, and then q is not read.
+//   S ← e^g·S;  S ← S + k ⊗ β(v − Sᵀk);  o = Sᵀq
+// Columns of S are independent, so they go kColumns vectors at a time; sums run over dk in order.
+HWY_INLINE void recur(const DeltaView& view, const Gates& gates, const float* k, const float* q,
+                      const float* v, float* state, float* o) {
+  constexpr int kColumns = static_cast<int>(HWY_MIN(int64_t{2}, kInputUnit / kLanes));
+  const V decay = hn::Set(D(), std::exp(gates.g)), beta = hn::Set(D(), gates.beta);
+  for (int64_t c = 0; c < view.pv; c += kColumns * kLanes) {
+    float* s = state + c;
+    V change[kColumns], output[kColumns];
+    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+      change[j] = hn::Zero(D());
+      output[j] = hn::Zero(D());
+    });
+    for (int64_t i = 0; i < view.dk; ++i) {
+      const V ki = hn::Set(D(), k[i]);
+      unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+        const V decayed = hn::Mul(decay, hn::LoadU(D(), s + i * view.pv + j * kLanes));
+        change[j] = hn::MulAdd(decayed, ki, change[j]);
+      });
+    }
+    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+      change[j] = hn::Mul(beta, hn::Sub(hn::LoadU(D(), v + c + j * kLanes), change[j]));
+    });
+    for (int64_t i = 0; i < view.dk; ++i) {
+      const V ki = hn::Set(D(), k[i]);
+      unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+        float* at = s + i * view.pv + j * kLanes;
+        const V updated = hn::MulAdd(ki, change[j], hn::Mul(decay, hn::LoadU(D(), at)));
+        hn::StoreU(updated, D(), at);
+        if (o != nullptr) output[j] = hn::MulAdd(updated, hn::Set(D(), q[i]), output[j]);
+      });
+    }
+    if (o == nullptr) continue;
+    unroll<kColumns>([&](auto j)
+                         PEWTER_INLINE_LAMBDA { hn::StoreU(output[j], D(), o + c + j * kLanes); });
+  }
+}
+
+// out = o / √(mean(o²) + ε) · w ⊙ silu(z), rounded to the activation type.
+HWY_INLINE void gated_norm(const DeltaView& view, int64_t row, int64_t head, const float* o) {
+  const int64_t n = view.dv;
+  const float mean = sum_of_squares(o, n) / static_cast<float>(n);
+  const V scale = hn::Set(D(), 1.0f / std::sqrt(mean + view.args.epsilon));
+  const float* w = view.args.norm.data_as<float>();
+  const BFloat16* z = view.in + row * view.in_stride + view.channels + head * n;
+  auto* out = view.args.out[view.item.first_row + row].data_as<BFloat16>() + head * n;
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const V y = hn::Mul(hn::Mul(load(o + i, n - i), scale), load(w + i, n - i));
+    store(hn::Mul(y, silu(load(z + i, n - i))), out + i, n - i);
+  }
+}
+
+// The window after the first `rows` rows: the last three columns up to there. Columns only move
+// forward, and a target is written after it has been read.
+HWY_INLINE void advance_window(const DeltaView& view, int64_t rows) {
+  if (rows == 0) return;
+  view.for_channels([&](int64_t channel, int64_t count) {
+    for (int64_t j = 0; j < 3; ++j)
+      std::memmove(view.window + j * view.channels + channel, view.column(rows + j) + channel,
+                   static_cast<size_t>(count) * sizeof(BFloat16));
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace pewter
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,63 @@
+#include "backend/cpu/linear.h"
+
+#include "backend/cpu/rows.h"
+
+namespace pewter {
+namespace {
+
+// Outputs an item takes: enough items to keep the workers level, tiles of whole 16s.
+int64_t outputs_per_item(int64_t outputs, int64_t workers) {
+  const int64_t share = (outputs / (workers * 4) + 15) / 16 * 16;
+  return std::clamp<int64_t>(share, 16, kItemOutputs);
+}
+
+// Outputs [begin, end) of one job.
+void run_item(const LinearJob& job, int64_t begin, int64_t end, const LinearScratch& scratch) {
+  const int64_t outputs = end - begin;
+  float* results = scratch.results;
+  float* upper = results + DotScratch::kInputRows * kItemOutputs;
+  for (int64_t r = 0; r < job.m; r += DotScratch::kInputRows) {
+    const int64_t rows = std::min(job.m - r, DotScratch::kInputRows);
+    const auto multiply = [&](const WeightMatrix& w, float* out) {
+      dot_rows({.w = rows_of(w, job.index),
+                .begin = begin,
+                .end = end,
+                .x = job.x.order_for(w.format) + r,
+                .m = rows,
+                .out = out,
+                .out_stride = kItemOutputs,
+                .scratch = scratch.dot});
+    };
+    multiply(*job.w, results);
+    if (job.up != nullptr) multiply(*job.up, upper);
+    for (int64_t i = 0; i < rows; ++i) {
+      float* result = results + i * kItemOutputs;
+      if (job.up != nullptr) silu_multiply_row(result, upper + i * kItemOutputs, outputs);
+      narrow_row(result, job.out[r + i] + job.out_offset_bytes + begin * dtype_bytes(job.dtype),
+                 job.dtype, outputs);
+      if (job.residual != nullptr) add_row(job.residual[r + i] + begin, result, outputs);
+    }
+  }
+}
+
+}  // namespace
+
+void run_linear_jobs(Workers& workers, std::span<LinearJob> jobs, const LinearScratch* scratch) {
+  int64_t outputs = 0, items = 0;
+  for (const LinearJob& job : jobs) outputs += job.w->n;
+  const int64_t step = outputs_per_item(outputs, workers.count());
+  for (LinearJob& job : jobs) {
+    job.first_item = items;
+    items += (job.w->n + step - 1) / step;
+  }
+  workers.run(items, [&](int64_t item, int64_t worker) {
+    const auto after =
+        std::upper_bound(jobs.begin(), jobs.end(), item,
+                         [](int64_t i, const LinearJob& j) { return i < j.first_item; });
+    const LinearJob& job = *(after - 1);
+    const int64_t begin = (item - job.first_item) * step;
+    run_item(job, begin, std::min(begin + step, job.w->n), scratch[worker]);
+  });
+}
+
+}  // namespace pewter

@@ -1,0 +1,202 @@
+// The mixture-of-experts stages of the fast path.
+//
+// Rows are grouped by expert, so an expert that several rows chose is read once. A row's result
+// comes from the same inner products in the same order whatever else is in its group, and its
+// experts add in slot order: grouping leaves no trace in the bits.
+
+#include <algorithm>
+
+#include "backend/cpu/cpu_ops.h"
+
+namespace pewter {
+
+void CpuOps::route(const RouteArgs& args) {
+  const int64_t m = args.x.dim(0);
+  for (int64_t first = 0; first < m; first += kRowBlock)
+    route_rows(args, first, std::min(m - first, kRowBlock));
+}
+
+void CpuOps::route_rows(const RouteArgs& args, int64_t first, int64_t m) {
+  const int64_t hidden = args.x.dim(1), experts = args.router.n, top_k = args.expert.dim(1);
+  const int64_t stride = experts + 1;  // the router's logits, then the shared expert's gate
+  CHECK(experts <= limits_.experts && args.shared_gate.n == 1, experts, " experts, reserved for ",
+        limits_.experts);
+  const InputRows x = make_inputs(
+      m, hidden,
+      wants_split_inputs(args.router.format) || wants_split_inputs(args.shared_gate.format),
+      [&](int64_t r, float* row) {
+        norm_row(args.x[first + r].data_as<float>(), args.norm.data_as<float>(), args.epsilon,
+                 hidden, row);
+        narrow_row(row, args.normed[first + r].data(), args.normed.dtype(), hidden);
+      });
+  const TensorView all(scratch_.router_logits, DType::kF32, {m, stride});
+  std::array<LinearJob, 2> jobs;
+  jobs[0] = {.w = &args.router, .x = x, .m = m, .out = out_rows(all, 0, m)};
+  jobs[1] = {.w = &args.shared_gate,
+             .x = x,
+             .m = m,
+             .out = scratch_.out_rows,
+             .out_offset_bytes = experts * static_cast<int64_t>(sizeof(float))};
+  run_linear_jobs(workers_, jobs, scratch_.linear.data());
+
+  workers_.run_if(m, kRowsWorthThreads, [&](int64_t r, int64_t) {
+    float* probability = scratch_.router_logits + r * stride;
+    args.shared_weight.data_as<float>()[first + r] =
+        1.0f / (1.0f + std::exp(-probability[experts]));
+    const float total = exponentials_row(probability, experts);
+    for (int64_t e = 0; e < experts; ++e) probability[e] /= total;
+    auto* chosen = args.expert[first + r].data_as<int32_t>();
+    auto* weight = args.weight[first + r].data_as<float>();
+    float sum = 0;
+    for (int64_t slot = 0; slot < top_k; ++slot) {
+      // The first of the largest: ties go to the lower index. Taken ones are marked below any
+      // probability.
+      const float* best = std::max_element(probability, probability + experts);
+      chosen[slot] = static_cast<int32_t>(best - probability);
+      sum += weight[slot] = *best;
+      probability[chosen[slot]] = -1.0f;
+    }
+    for (int64_t slot = 0; slot < top_k; ++slot) weight[slot] /= sum;
+  });
+}
+
+// Counting sort of the block's (row, slot) pairs by expert, stable, into scratch_.pairs; place[p]
+// is where pair p went.
+void CpuOps::group_by_expert(const TensorView& expert, int64_t first, int64_t m, int64_t experts) {
+  const int64_t top_k = expert.dim(1);
+  int32_t* begin = scratch_.expert_begin;
+  std::fill(begin, begin + experts + 1, 0);
+  const auto expert_of = [&](int64_t pair) {
+    return expert[first + pair / top_k].data_as<int32_t>()[pair % top_k];
+  };
+  for (int64_t pair = 0; pair < m * top_k; ++pair) {
+    const int32_t e = expert_of(pair);
+    CHECK(e >= 0 && e < experts, "expert ", e, " of ", experts);
+    ++begin[e];
+  }
+  int32_t sum = 0;
+  for (int64_t e = 0; e <= experts; ++e) sum += std::exchange(begin[e], sum);
+  for (int64_t pair = 0; pair < m * top_k; ++pair) {
+    const int32_t at = begin[expert_of(pair)]++;
+    scratch_.pairs[at] = static_cast<int32_t>(pair);
+    scratch_.place[pair] = at;
+  }
+  // Each begin moved to its end, which is the next one's begin.
+  for (int64_t e = experts; e > 0; --e) begin[e] = begin[e - 1];
+  begin[0] = 0;
+}
+
+void CpuOps::experts_up(const ExpertsUpArgs& args) {
+  const int64_t m = args.normed.dim(0);
+  for (int64_t first = 0; first < m; first += kRowBlock)
+    experts_up_rows(args, first, std::min(m - first, kRowBlock));
+}
+
+void CpuOps::experts_up_rows(const ExpertsUpArgs& args, int64_t first, int64_t m) {
+  const int64_t hidden = args.normed.dim(1), top_k = args.expert.dim(1), experts = args.gate.count;
+  const bool split = wants_split_inputs(args.gate.format) || wants_split_inputs(args.up.format) ||
+                     wants_split_inputs(args.shared_gate.format) ||
+                     wants_split_inputs(args.shared_up.format);
+  // The shared expert's rows stand first among the pointers, the pairs in expert order behind them.
+  const InputRows x = make_inputs(m, hidden, split, [&](int64_t r, float* row) {
+    widen_row(args.normed[first + r], row, hidden, hidden);
+  });
+  group_by_expert(args.expert, first, m, experts);
+  for (int64_t r = 0; r < m; ++r) scratch_.out_rows[r] = args.shared_hidden[first + r].data();
+  for (int64_t at = 0; at < m * top_k; ++at) {
+    const int64_t pair = scratch_.pairs[at], row = pair / top_k;
+    scratch_.natural_rows[m + at] = scratch_.natural_rows[row];
+    if (split) scratch_.split_rows[m + at] = scratch_.split_rows[row];
+    scratch_.out_rows[m + at] = args.hidden[first + row][pair % top_k].data();
+  }
+  size_t count = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    const int64_t begin = scratch_.expert_begin[e], rows = scratch_.expert_begin[e + 1] - begin;
+    if (rows == 0) continue;
+    scratch_.jobs[count++] = {.w = &args.gate,
+                              .up = &args.up,
+                              .index = e,
+                              .x = x.from(m + begin),
+                              .m = rows,
+                              .out = scratch_.out_rows + m + begin,
+                              .dtype = args.hidden.dtype()};
+  }
+  scratch_.jobs[count++] = {.w = &args.shared_gate,
+                            .up = &args.shared_up,
+                            .x = x,
+                            .m = m,
+                            .out = scratch_.out_rows,
+                            .dtype = args.shared_hidden.dtype()};
+  run_linear_jobs(workers_, std::span(scratch_.jobs, count), scratch_.linear.data());
+}
+
+void CpuOps::experts_down_add(const ExpertsDownAddArgs& args) {
+  const int64_t m = args.partial.dim(0);
+  for (int64_t first = 0; first < m; first += kRowBlock)
+    experts_down_rows(args, first, std::min(m - first, kRowBlock));
+}
+
+// An item takes kDownColumns outputs of every expert, so a row's experts meet in one worker's cache
+// and add there in slot order.
+void CpuOps::experts_down_rows(const ExpertsDownAddArgs& args, int64_t first, int64_t m) {
+  const int64_t top_k = args.expert.dim(1), experts = args.down.count, hidden = args.partial.dim(1);
+  const int64_t width = args.hidden.dim(2), shared_width = args.shared_hidden.dim(1);
+  group_by_expert(args.expert, first, m, experts);
+
+  // Input rows: the pairs in expert order, then the shared expert's.
+  const int64_t pairs = m * top_k, stride = padded_inputs(width),
+                shared_stride = padded_inputs(shared_width);
+  const bool split = wants_split_inputs(args.down.format),
+             shared_split = wants_split_inputs(args.shared_down.format);
+  CHECK(pairs * stride + m * shared_stride <= scratch_.input_floats, m,
+        " rows exceed the reserved scratch");
+  workers_.run_if(pairs + m, kRowsWorthThreads * top_k, [&](int64_t at, int64_t) {
+    const bool shared = at >= pairs;
+    const int64_t pair = shared ? 0 : scratch_.pairs[at];
+    const TensorView from = shared ? args.shared_hidden[first + at - pairs]
+                                   : args.hidden[first + pair / top_k][pair % top_k];
+    const int64_t padded = shared ? shared_stride : stride;
+    const int64_t offset = shared ? pairs * stride + (at - pairs) * shared_stride : at * stride;
+    widen_row(from, scratch_.natural + offset, shared ? shared_width : width, padded);
+    scratch_.natural_rows[at] = scratch_.natural + offset;
+    if (!(shared ? shared_split : split)) return;
+    split_row(scratch_.natural + offset, padded, scratch_.split + offset);
+    scratch_.split_rows[at] = scratch_.split + offset;
+  });
+  const InputRows x{.natural = scratch_.natural_rows, .split = scratch_.split_rows};
+
+  const int64_t items = (hidden + kDownColumns - 1) / kDownColumns;
+  workers_.run(items, [&](int64_t item, int64_t worker) {
+    const int64_t begin = item * kDownColumns, end = std::min(begin + kDownColumns, hidden);
+    float* results = scratch_.workers[static_cast<size_t>(worker)].down;
+    const auto multiply = [&](const WeightMatrix& w, int64_t index, int64_t at, int64_t rows) {
+      dot_rows({.w = rows_of(w, index),
+                .begin = begin,
+                .end = end,
+                .x = x.order_for(w.format) + at,
+                .m = rows,
+                .out = results + at * kDownColumns,
+                .out_stride = kDownColumns,
+                .scratch = scratch_.linear[static_cast<size_t>(worker)].dot});
+    };
+    for (int64_t e = 0; e < experts; ++e) {
+      const int64_t at = scratch_.expert_begin[e], rows = scratch_.expert_begin[e + 1] - at;
+      if (rows > 0) multiply(args.down, e, at, rows);
+    }
+    multiply(args.shared_down, 0, pairs, m);
+    for (int64_t r = 0; r < m; ++r) {
+      float* sum = args.partial[first + r].data_as<float>() + begin;
+      const auto* weight = args.weight[first + r].data_as<float>();
+      std::fill(sum, sum + (end - begin), 0.0f);
+      for (int64_t slot = 0; slot < top_k; ++slot)
+        add_scaled_row(sum, results + scratch_.place[r * top_k + slot] * kDownColumns, weight[slot],
+                       end - begin);
+      add_scaled_row(sum, results + (pairs + r) * kDownColumns,
+                     args.shared_weight.data_as<float>()[first + r], end - begin);
+      if (args.residual.defined())
+        add_row(args.residual[first + r].data_as<float>() + begin, sum, end - begin);
+    }
+  });
+}
+
+}  // namespace pewter

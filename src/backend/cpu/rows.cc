@@ -1,0 +1,125 @@
+// Element-wise row kernels. One worker per row or part of one; every element is read and written
+// once, and memory or cache limits them.
+
+#include "backend/cpu/rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/rows.cc"
+#include <hwy/foreach_target.h>
+//
+#include "backend/cpu/simd_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pewter {
+namespace HWY_NAMESPACE {
+
+void widen_bf16(const BFloat16* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes) store(load(x + i, n - i), out + i, n - i);
+}
+
+void narrow_bf16(const float* x, BFloat16* out, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes) store(load(x + i, n - i), out + i, n - i);
+}
+
+void norm_row(const float* x, const float* w, float epsilon, int64_t n, float* y) {
+  const float mean = sum_of_squares(x, n) / static_cast<float>(n);
+  const V scale = hn::Set(D(), 1.0f / std::sqrt(mean + epsilon)), one = hn::Set(D(), 1.0f);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const V factor = hn::Add(one, load(w + i, n - i));
+    store(hn::Mul(hn::Mul(load(x + i, n - i), scale), factor), y + i, n - i);
+  }
+}
+
+void split_row(const float* x, int64_t n, float* out) {
+  constexpr int64_t kHalf = 16;
+  static_assert(kHalf % kLanes == 0);
+  for (int64_t unit = 0; unit < n; unit += 2 * kHalf)
+    for (int64_t j = 0; j < kHalf; j += kLanes) {
+      V even, odd;
+      hn::LoadInterleaved2(D(), x + unit + 2 * j, even, odd);
+      hn::StoreU(even, D(), out + unit + j);
+      hn::StoreU(odd, D(), out + unit + kHalf + j);
+    }
+}
+
+void silu_multiply_row(float* gate, const float* up, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes)
+    store(hn::Mul(silu(load(gate + i, n - i)), load(up + i, n - i)), gate + i, n - i);
+}
+
+void add_scaled_row(float* sum, const float* x, float weight, int64_t n) {
+  const V factor = hn::Set(D(), weight);
+  for (int64_t i = 0; i < n; i += kLanes)
+    store(hn::MulAdd(factor, load(x + i, n - i), load(sum + i, n - i)), sum + i, n - i);
+}
+
+void add_row(float* sum, const float* x, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes)
+    store(hn::Add(load(sum + i, n - i), load(x + i, n - i)), sum + i, n - i);
+}
+
+float exponentials_row(float* x, int64_t n) {
+  float largest = x[0];
+  for (int64_t i = 1; i < n; ++i) largest = HWY_MAX(largest, x[i]);
+  const V shift = hn::Set(D(), largest);
+  for (int64_t i = 0; i < n; i += kLanes)
+    store(exponential(hn::Sub(load(x + i, n - i), shift)), x + i, n - i);
+  V total = hn::Zero(D());
+  for (int64_t i = 0; i < n; i += kLanes) total = hn::Add(total, load(x + i, n - i));
+  return sum(total);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace pewter
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pewter {
+
+HWY_EXPORT(widen_bf16);
+HWY_EXPORT(narrow_bf16);
+HWY_EXPORT(norm_row);
+HWY_EXPORT(split_row);
+HWY_EXPORT(silu_multiply_row);
+HWY_EXPORT(add_scaled_row);
+HWY_EXPORT(add_row);
+HWY_EXPORT(exponentials_row);
+
+void widen_row(const TensorView& x, float* out, int64_t n, int64_t padded) {
+  if (x.dtype() == DType::kF32)
+    std::memcpy(out, x.data(), static_cast<size_t>(n) * sizeof(float));
+  else
+    HWY_DYNAMIC_DISPATCH(widen_bf16)(x.data_as<BFloat16>(), out, n);
+  std::fill(out + n, out + padded, 0.0f);
+}
+
+void narrow_row(const float* x, std::byte* out, DType dtype, int64_t n) {
+  if (dtype == DType::kF32)
+    std::memcpy(out, x, static_cast<size_t>(n) * sizeof(float));
+  else
+    HWY_DYNAMIC_DISPATCH(narrow_bf16)(x, reinterpret_cast<BFloat16*>(out), n);
+}
+
+void norm_row(const float* x, const float* w, float epsilon, int64_t n, float* y) {
+  HWY_DYNAMIC_DISPATCH(norm_row)(x, w, epsilon, n, y);
+}
+void split_row(const float* x, int64_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(split_row)(x, n, out);
+}
+void silu_multiply_row(float* gate, const float* up, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(silu_multiply_row)(gate, up, n);
+}
+void add_scaled_row(float* sum, const float* x, float weight, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(add_scaled_row)(sum, x, weight, n);
+}
+void add_row(float* sum, const float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(add_row)(sum, x, n); }
+float exponentials_row(float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(exponentials_row)(x, n); }
+
+}  // namespace pewter
+#endif

@@ -1,0 +1,32 @@
+// Element-wise work on rows: conversions, norms, gates. Every function treats element i alike
+// wherever the row lies and however long it is, so splitting rows changes no bit. T is float or
+// BFloat16; rounding is to nearest even.
+#pragma once
+
+#include "tensor/tensor_view.h"
+
+namespace pewter {
+
+// out[i] = float(x[i]) for i < n, zeros up to `padded`.
+void widen_row(const TensorView& x, float* out, int64_t n, int64_t padded);
+// Stores n floats as the dtype at `out`.
+void narrow_row(const float* x, std::byte* out, DType dtype, int64_t n);
+
+// y = x / √(mean(x²) + ε) · (1 + w), f32 in and out.
+void norm_row(const float* x, const float* w, float epsilon, int64_t n, float* y);
+
+// The even elements of each unit of 32, then its odd ones (dot.h); n is a multiple of 32.
+void split_row(const float* x, int64_t n, float* out);
+
+// gate[i] ← silu(gate[i]) · up[i]
+void silu_multiply_row(float* gate, const float* up, int64_t n);
+
+// sum[i] += weight · x[i], with one rounding.
+void add_scaled_row(float* sum, const float* x, float weight, int64_t n);
+// sum[i] += x[i]
+void add_row(float* sum, const float* x, int64_t n);
+
+// x ← eˣ⁻ᵐ with m the largest; returns the sum of the results.
+float exponentials_row(float* x, int64_t n);
+
+}  // namespace pewter
