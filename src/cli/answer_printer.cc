@@ -26,16 +26,16 @@ std::string counted(int64_t tokens, std::string_view what, double per_second) {
   return text;
 }
 
-std::string_view reason_in_words(const Answer& answer) {
+std::string reason_in_words(const Answer& answer) {
+  const std::string_view place =
+      answer.text.empty() && !answer.reasoning.empty() ? " while thinking" : "";
   switch (answer.completion.reason) {
     case FinishReason::kStop:
-      return "complete";
+      return place.empty() ? "complete" : str_cat("ended", place);
     case FinishReason::kLength:
-      return answer.text.empty() && !answer.reasoning.empty()
-                 ? "cut at the token limit while thinking"
-                 : "cut at the token limit";
+      return str_cat("cut at the token limit", place);
     case FinishReason::kCancelled:
-      return "stopped";
+      return str_cat("stopped", place);
     case FinishReason::kError:
       return "failed";
   }
@@ -53,10 +53,9 @@ AnswerPrinter::AnswerPrinter(ShowReasoning show, bool quiet)
 
 void AnswerPrinter::put(std::string_view text) {
   if (text.empty()) return;
-  if (terminal_)
-    write_text(STDOUT_FILENO, without_controls(text));
-  else
-    write_text(STDOUT_FILENO, text);
+  const bool written = terminal_ ? write_text(STDOUT_FILENO, without_controls(text))
+                                 : write_text(STDOUT_FILENO, text);
+  failed_ |= !written;
   last_ = text.back();
 }
 

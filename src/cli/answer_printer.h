@@ -24,6 +24,8 @@ class AnswerPrinter {
   void on_prefill(int64_t done, int64_t total);
   // Ends the line, and says on standard error how it went.
   void finish(const Answer& answer);
+  // Standard output does not take what is written to it.
+  bool failed() const { return failed_; }
   // After an error: leaves the terminal as it was.
   void abandon();
 
@@ -35,7 +37,7 @@ class AnswerPrinter {
   void print_statistics(const Answer& answer);
 
   bool terminal_, styled_, show_reasoning_, quiet_;
-  bool in_reasoning_ = false, prefill_shown_ = false;
+  bool in_reasoning_ = false, prefill_shown_ = false, failed_ = false;
   char last_ = '\n';  // written to standard output
 };
 

@@ -23,8 +23,10 @@ class InspectCommand final : public Command {
     const ModelOptions options = model_flags_.model_options();
     TRY_ASSIGN(const InspectReport report,
                gather_report(options.model, options.backend, options.max_model_len));
-    write_text(STDOUT_FILENO,
-               json_ ? report_json(report).dump({.indent = 2}) + "\n" : report_text(report));
+    const bool written =
+        write_text(STDOUT_FILENO,
+                   json_ ? report_json(report).dump({.indent = 2}) + "\n" : report_text(report));
+    if (!written) return Error{ErrorCode::kUnavailable, "standard output does not take the report"};
     return kExitOk;
   }
 

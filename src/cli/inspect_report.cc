@@ -171,14 +171,14 @@ Result<InspectReport> gather_report(const std::string& model, const BackendOptio
   TRY_ASSIGN(const Backend backend, make_backend(options));
   TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(model));
   InspectReport report;
-  Result<ModelConfig> config = ModelConfig::parse(checkpoint.config());
-  if (!config) return config.error().within("config.json");
-  TRY_ASSIGN(const QuantConfig quant, QuantConfig::parse(checkpoint.config()));
-  TRY(check_context(max_model_len, *config));
+  TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
+  const Result<QuantConfig> quant = QuantConfig::parse(checkpoint.config());
+  if (!quant) return quant.error().within("config.json");
+  TRY(check_context(max_model_len, config));
   report.directory = checkpoint.directory();
   report.files = checkpoint.file_count();
-  report.config = std::move(*config);
-  report.quantisation = quant.method_name();
+  report.config = std::move(config);
+  report.quantisation = quant->method_name();
   report.backend = backend.device->name();
 
   Findings findings;

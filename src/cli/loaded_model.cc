@@ -68,21 +68,20 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
                                                        const Progress& progress) {
   TRY_ASSIGN(Backend backend, make_backend(options.backend));
   TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
-  Result<ModelConfig> config = ModelConfig::parse(checkpoint.config());
-  if (!config) return config.error().within("config.json");
-  TRY(check_context(options.max_model_len, *config));
+  TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
+  TRY(check_context(options.max_model_len, config));
   const std::string& directory = checkpoint.directory();
   TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(directory));
   TRY_ASSIGN(std::optional<ChatTemplate> chat_template,
              load_template(directory, tokenizer.config()));
   TRY_ASSIGN(GenerationDefaults defaults, GenerationDefaults::load(directory));
-  std::vector<int32_t> stops = stop_set(defaults, tokenizer, *config);
+  std::vector<int32_t> stops = stop_set(defaults, tokenizer, config);
 
   TRY_ASSIGN(
       LoadedWeights loaded_weights,
-      load_weights(checkpoint, *config, *backend.device,
+      load_weights(checkpoint, config, *backend.device,
                    {.threads = options.backend.threads, .mtp = options.mtp, .progress = progress}));
-  TRY_ASSIGN(Qwen35Model model, Qwen35Model::make(*backend.device, std::move(*config),
+  TRY_ASSIGN(Qwen35Model model, Qwen35Model::make(*backend.device, std::move(config),
                                                   std::move(loaded_weights.weights)));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel{.directory = directory,
                                                       .report = std::move(loaded_weights.report),

@@ -128,8 +128,9 @@ Result<int> RunCommand::answer_once(const LoadedModel& model, Conversation& conv
                                     const AnswerOptions& options, const std::string& prompt) {
   AnswerPrinter printer(show_reasoning(), quiet_ || json_);
   InterruptCounter interrupts;
-  AnswerHooks hooks{
-      .on_text = {}, .on_prefill = {}, .wanted = [&] { return interrupts.count() == 0; }};
+  AnswerHooks hooks{.on_text = {}, .on_prefill = {}, .wanted = [&] {
+                      return interrupts.count() == 0 && !printer.failed();
+                    }};
   if (!json_) {
     hooks.on_text = [&](const OutputDelta& delta) { printer.on_text(delta); };
     hooks.on_prefill = [&](int64_t done, int64_t total) { printer.on_prefill(done, total); };
@@ -139,10 +140,14 @@ Result<int> RunCommand::answer_once(const LoadedModel& model, Conversation& conv
     printer.abandon();
     return answer.error();
   }
+  bool written = true;
   if (json_)
-    write_text(STDOUT_FILENO, answer_json(*answer, model.tokenizer, load_seconds_).dump() + "\n");
+    written = write_text(STDOUT_FILENO,
+                         answer_json(*answer, model.tokenizer, load_seconds_).dump() + "\n");
   else
     printer.finish(*answer);
+  if (!written || printer.failed())
+    return Error{ErrorCode::kUnavailable, "standard output does not take the answer"};
   return answer->completion.reason == FinishReason::kCancelled ? kExitInterrupted : kExitOk;
 }
 

@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,9 +20,15 @@ namespace {
 constexpr int kStuck = 3;
 volatile std::sig_atomic_t interrupts = 0;
 struct sigaction previous_action;
+// The handler writes a byte for whoever waits for input: the signal may come just before the wait,
+// or to another thread.
+std::array<int, 2> wake_pipe = {-1, -1};
 
 extern "C" void count_interrupt(int) {
+  const int saved = errno;
   interrupts = interrupts + 1;
+  [[maybe_unused]] const ssize_t put = ::write(wake_pipe[1], "!", 1);
+  errno = saved;
   if (interrupts >= kStuck) ::_exit(128 + SIGINT);
 }
 
@@ -30,12 +37,26 @@ bool is_control(char32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0);
 }
 
-// One read(2); 0 at the end, -1 when a signal came first.
+// The bytes of the handler; false when there were none.
+bool drain_wake_pipe() {
+  std::array<char, 64> block;
+  return wake_pipe[0] >= 0 && ::read(wake_pipe[0], block.data(), block.size()) > 0;
+}
+
+// Waits for one read(2); 0 at the end, -1 when a Ctrl-C came first.
 ssize_t read_some(std::string& into) {
+  std::array<pollfd, 2> ready = {
+      pollfd{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
+      pollfd{.fd = wake_pipe[0], .events = POLLIN, .revents = 0}};  // -1 is passed over
+  while (::poll(ready.data(), ready.size(), -1) < 0 && errno == EINTR) {
+  }
+  if (drain_wake_pipe()) return -1;
   std::array<char, 4096> block;
-  const ssize_t got = ::read(STDIN_FILENO, block.data(), block.size());
-  if (got > 0) into.append(block.data(), static_cast<size_t>(got));
-  if (got < 0 && errno != EINTR) return 0;  // a closed terminal: the end as well
+  ssize_t got = 0;
+  do got = ::read(STDIN_FILENO, block.data(), block.size());
+  while (got < 0 && errno == EINTR);
+  if (got <= 0) return 0;  // an error, as of a terminal that is gone, is an end too
+  into.append(block.data(), static_cast<size_t>(got));
   return got;
 }
 
@@ -60,7 +81,7 @@ std::string without_controls(std::string_view text) {
   return out;
 }
 
-void write_text(int fd, std::string_view text) {
+bool write_text(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t put = ::write(fd, text.data(), text.size());
     if (put < 0) {
@@ -70,23 +91,33 @@ void write_text(int fd, std::string_view text) {
         ::poll(&ready, 1, -1);
         continue;
       }
-      return;  // nobody is reading any more
+      return false;
     }
     text.remove_prefix(static_cast<size_t>(put));
   }
+  return true;
 }
 
 InterruptCounter::InterruptCounter() {
+  CHECK(wake_pipe[0] < 0, "two interrupt counters");
+  CHECK(::pipe2(wake_pipe.data(), O_CLOEXEC | O_NONBLOCK) == 0, "pipe");
   interrupts = 0;
   struct sigaction action{};
-  action.sa_handler = &count_interrupt;  // without SA_RESTART: reading a line stops too
+  action.sa_handler = &count_interrupt;
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   CHECK(sigaction(SIGINT, &action, &previous_action) == 0, "sigaction");
 }
 
-InterruptCounter::~InterruptCounter() { sigaction(SIGINT, &previous_action, nullptr); }
+InterruptCounter::~InterruptCounter() {
+  sigaction(SIGINT, &previous_action, nullptr);
+  for (int& end : wake_pipe) ::close(std::exchange(end, -1));
+}
 int InterruptCounter::count() const { return interrupts; }
-void InterruptCounter::reset() { interrupts = 0; }
+void InterruptCounter::reset() {
+  interrupts = 0;
+  drain_wake_pipe();
+}
 
 LineReader::Outcome LineReader::read(std::string& line) {
   while (true) {

@@ -15,11 +15,12 @@ bool wants_style(int fd);
 // model says cannot steer it. text must be UTF-8 in whole characters.
 std::string without_controls(std::string_view text);
 
-// Writes all of text, past the C and C++ buffers.
-void write_text(int fd, std::string_view text);
+// Writes all of text, past the C and C++ buffers; false when it cannot: nobody reads, no space.
+bool write_text(int fd, std::string_view text);
 
-// While one lives, Ctrl-C counts instead of ending the program. The third without a reset() in
-// between ends it all the same: whatever should have looked at the count is stuck.
+// While one lives (and only one may), Ctrl-C counts instead of ending the program. The third
+// without a reset() in between ends it all the same: whatever should have looked at the count is
+// stuck.
 class InterruptCounter {
  public:
   InterruptCounter();
@@ -35,8 +36,8 @@ class InterruptCounter {
 class LineReader {
  public:
   enum class Outcome { kLine, kEnd, kInterrupted };
-  // Waits for a line, without its newline. kInterrupted: a signal came first (what was typed before
-  // it is dropped). The last line may lack its newline.
+  // Waits for a line, without its newline. kInterrupted: an InterruptCounter's Ctrl-C came
+  // first (what was typed before it is dropped). The last line may lack its newline.
   Outcome read(std::string& line);
 
  private:

@@ -15,22 +15,25 @@ std::vector<std::string> chat(std::vector<std::string> more = {}) {
   return arguments;
 }
 
+// Types a line once the program asks for one.
+void enter(TerminalProgram& program, const std::string& line) {
+  ASSERT_TRUE(program.wait_for("> ")) << program.screen();
+  program.type(line + "\n");
+}
+
 TEST(Chat, AnswersAndLeaves) {
   TerminalProgram program(chat({"--no-thinking"}));
   ASSERT_TRUE(program.wait_for("Loaded ")) << program.screen();
-  ASSERT_TRUE(program.wait_for("> "));
-  program.type("What is the capital of France?\n");
+  enter(program, "What is the capital of France?");
   EXPECT_TRUE(program.wait_for("Paris")) << program.screen();
   EXPECT_TRUE(program.wait_for("complete]"));
-  ASSERT_TRUE(program.wait_for("> "));
-  program.type("/exit\n");
+  enter(program, "/exit");
   EXPECT_EQ(program.exit_code(), 0);
 }
 
 TEST(Chat, DimsTheReasoning) {
   TerminalProgram program(chat({"--thinking"}));
-  ASSERT_TRUE(program.wait_for("> "));
-  program.type("What is the capital of France?\n");
+  enter(program, "What is the capital of France?");
   ASSERT_TRUE(program.wait_for("\x1b[2m")) << program.screen();
   ASSERT_TRUE(program.wait_for("\x1b[0m"));
   EXPECT_TRUE(program.wait_for("Paris"));
@@ -43,14 +46,12 @@ TEST(Chat, DimsTheReasoning) {
 
 TEST(Chat, ControlCStopsTheAnswerAndNotTheProgram) {
   TerminalProgram program(chat({"--no-thinking", "--ignore-eos"}));
-  ASSERT_TRUE(program.wait_for("> "));
-  program.type("Count as far as you can.\n");
+  enter(program, "Count as far as you can.");
   ASSERT_TRUE(program.wait_for("\n"));  // the echo
   ASSERT_TRUE(program.wait_for(" "));   // a word of the answer
   program.type(kControlC);
   ASSERT_TRUE(program.wait_for("stopped]")) << program.screen();
-  ASSERT_TRUE(program.wait_for("> "));
-  program.type("/help\n");
+  enter(program, "/help");
   EXPECT_TRUE(program.wait_for("/thinking on|off|auto"));
   ASSERT_TRUE(program.wait_for("> "));
   program.type(kControlC);
@@ -62,42 +63,40 @@ TEST(Chat, ControlCStopsTheAnswerAndNotTheProgram) {
 
 TEST(Chat, CommandsChangeTheConversation) {
   TerminalProgram program(chat());
-  ASSERT_TRUE(program.wait_for("> "));
-  program.type("/system Be brief.\n");
+  enter(program, "/system Be brief.");
   EXPECT_TRUE(program.wait_for("System message set."));
-  program.type("/system\n");
+  enter(program, "/system");
   EXPECT_TRUE(program.wait_for("\nBe brief."));
-  program.type("/thinking maybe\n");
+  enter(program, "/thinking maybe");
   EXPECT_TRUE(program.wait_for("on, off or auto"));
-  program.type("/thinking off\n");
-  program.type("/dance\n");
+  enter(program, "/thinking off");
+  enter(program, "/dance");
   EXPECT_TRUE(program.wait_for("There is no /dance"));
-  program.type("/again\n");
+  enter(program, "/again");
   EXPECT_TRUE(program.wait_for("There is no question yet."));
-  program.type("/system none\n");
+  enter(program, "/system none");
   EXPECT_TRUE(program.wait_for("No system message any more."));
-  program.type("\\\nWhat is the capital of France?\n");
+  enter(program, "\\\nWhat is the capital of France?");
   EXPECT_TRUE(program.wait_for("Paris")) << program.screen();
   EXPECT_TRUE(program.wait_for("complete]"));
-  program.type("/again\n");
+  enter(program, "/again");
   EXPECT_TRUE(program.wait_for("Paris")) << program.screen();
   EXPECT_TRUE(program.wait_for("complete]"));
-  program.type("/clear\n");
+  enter(program, "/clear");
   EXPECT_TRUE(program.wait_for("Forgotten."));
-  program.type("/quit\n");
+  enter(program, "/quit");
   EXPECT_EQ(program.exit_code(), 0);
 }
 
 TEST(Chat, AFailedAnswerDoesNotEndIt) {
   TerminalProgram program(chat({"--no-thinking", "--max-model-len", "64"}));
-  ASSERT_TRUE(program.wait_for("> "));
   std::string question;
   for (int i = 0; i < 60; ++i) question += "one two ";
-  program.type(question + "\n");
+  enter(program, question);
   ASSERT_TRUE(program.wait_for("maximum context length is 64 tokens")) << program.screen();
-  program.type("Hi\n");
+  enter(program, "Hi");
   EXPECT_TRUE(program.wait_for("tok/s")) << program.screen();
-  program.type("/exit\n");
+  enter(program, "/exit");
   EXPECT_EQ(program.exit_code(), 0);
 }
 

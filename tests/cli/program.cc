@@ -89,12 +89,14 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const std::
   return result;
 }
 
-TerminalProgram::TerminalProgram(const std::vector<std::string>& arguments) {
+TerminalProgram::TerminalProgram(const std::vector<std::string>& arguments,
+                                 const std::string& output) {
   pid_ = ::forkpty(&terminal_, nullptr, nullptr, nullptr);
   CHECK(pid_ >= 0, "forkpty");
   if (pid_ == 0) {
     ::setenv("TERM", "xterm", 1);
     ::unsetenv("NO_COLOR");
+    if (!output.empty()) ::dup2(::open(output.c_str(), O_WRONLY), STDOUT_FILENO);
     become_program(arguments);
   }
 }

@@ -20,7 +20,9 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const std::
 // `pewter ARGUMENTS` on a new terminal.
 class TerminalProgram {
  public:
-  explicit TerminalProgram(const std::vector<std::string>& arguments);
+  // output: where standard output goes instead, if anywhere.
+  explicit TerminalProgram(const std::vector<std::string>& arguments,
+                           const std::string& output = "");
   ~TerminalProgram();  // kills it if it still runs
   TerminalProgram(const TerminalProgram&) = delete;
   TerminalProgram& operator=(const TerminalProgram&) = delete;

@@ -232,6 +232,12 @@ TEST(Run, ToolsComeFromAFile) {
                         "/nonexistent.json");
 }
 
+TEST(Run, SaysWhenTheAnswerCannotBeWritten) {
+  TerminalProgram program(greedy({"--no-thinking", kCapital}), "/dev/full");
+  EXPECT_TRUE(program.wait_for("does not take the answer")) << program.screen();
+  EXPECT_EQ(program.exit_code(), 1);
+}
+
 TEST(Program, HelpAndVersion) {
   const ProgramResult version = run_program({"--version"});
   EXPECT_EQ(version.exit_code, 0);
