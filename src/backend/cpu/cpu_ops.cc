@@ -181,6 +181,8 @@ void CpuOps::logits(const LogitsArgs& args) {
 
 void CpuOps::mtp_combine(const MtpCombineArgs& args) {
   const int64_t m = args.out.dim(0), hidden = args.out.dim(1);
+  CHECK(args.fc.k == 2 * hidden && args.hidden.dim(1) == hidden, "combining rows of ",
+        args.hidden.dim(1), " into ", hidden);
   for (int64_t first = 0; first < m; first += kRowBlock) {
     const int64_t rows = std::min(m - first, kRowBlock);
     const auto fill = [&](int64_t r, float* row) {  // the embedding's half first
