@@ -77,4 +77,14 @@ double worst_row(const TensorView& ours, const Golden::Floats& golden) {
   return worst;
 }
 
+double whole_distance(const TensorView& ours, const Golden::Floats& golden) {
+  std::vector<float> all;
+  for (int64_t r = 0; r < golden.rows(); ++r) {
+    const std::vector<float> row = row_floats(ours, r);
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  CHECK(all.size() == golden.values.size(), "shapes differ");
+  return relative_distance(all.data(), golden.values.data(), static_cast<int64_t>(all.size()));
+}
+
 }  // namespace pewter

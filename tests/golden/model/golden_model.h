@@ -57,6 +57,10 @@ std::string shared_folder(const std::string& name);
 double relative_distance(const float* a, const float* b, int64_t n);
 // The largest relative_distance of any row.
 double worst_row(const TensorView& ours, const Golden::Floats& golden);
+// The relative_distance of the tensors as a whole. For bf16 activations: a single row may lie
+// further off where an expert's rank is a near tie, or where the delta rule's output nearly cancels
+// before its norm.
+double whole_distance(const TensorView& ours, const Golden::Floats& golden);
 // A row of an activation tensor as floats.
 std::vector<float> row_floats(const TensorView& tensor, int64_t row);
 
