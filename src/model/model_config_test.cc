@@ -69,6 +69,17 @@ TEST(ModelConfig, DealsOutInterleavedPositionAxes) {
   EXPECT_EQ(std::ranges::count(c.rope_axis, 2), 10);
 }
 
+// Where h and w run out before the frequencies do, the rest is t.
+TEST(ModelConfig, StopsDealingWhenASectionIsFull) {
+  Json config = with("head_dim", "64");
+  Json text = *config.find("text_config");
+  text.set("rope_parameters", Json::parse(R"({"rope_theta": 1e7, "mrope_interleaved": true,
+                                              "mrope_section": [4, 2, 2]})")
+                                  .value());
+  config.set("text_config", text);
+  EXPECT_THAT(ModelConfig::parse(config).value().rope_axis, ElementsAre(0, 1, 2, 0, 1, 2, 0, 0));
+}
+
 TEST(ModelConfig, TakesPlainSectionsAndNone) {
   const auto axes = [](const char* rope) {
     return ModelConfig::parse(with("rope_parameters", rope)).value().rope_axis;
