@@ -19,10 +19,11 @@ class RunnerLaws : public testing::TestWithParam<RigCase> {
     return test::random_tokens(GetParam().config, count, seed);
   }
   // Logits of one text computed by prefill and by decode. The reference runs the same arithmetic in
-  // both phases; the fast path's prefill rounds elsewhere (bf16 activations, chunked delta rule): a
-  // few bf16 epsilon (2^-8) on the worst of some hundred logits, over their root mean square.
+  // both phases; the fast path's prefill rounds elsewhere (bf16 activations, chunked delta rule).
+  // The bound is ten bf16 epsilon (2^-8) on the worst logit, over their root mean square; the
+  // largest measured on these models is 0.013.
   void expect_same_text(const std::vector<float>& a, const std::vector<float>& b) const {
-    EXPECT_LE(relative_difference(a, b), GetParam().is_exact() ? 0 : 0.1);
+    EXPECT_LE(relative_difference(a, b), GetParam().is_exact() ? 0 : 0.04);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Backends, RunnerLaws, testing::ValuesIn(test::rig_cases()),
@@ -137,6 +138,7 @@ TEST_P(RunnerLaws, AcceptingRowsEqualsPlainSteps) {
       EXPECT_EQ(rig->decode(verified, next), rig->decode(plain, next));
       rig->runner->accept(verified, 2);
       rig->runner->accept(plain, 2);
+      rig->runner->fold(plain);  // a chunk applies the tape once, as folding does
       EXPECT_EQ(rig->prefill(verified, more), rig->prefill(plain, more));
       EXPECT_EQ(rig->export_slot(verified), rig->export_slot(plain));
       rig->runner->close(plain);
