@@ -1,10 +1,12 @@
 // Projections by inner products.
 //
-// Split of work: the caller gives each worker some weight rows. Up to kDirectRows inputs read the
-// weights straight from memory, four rows side by side, decoded in registers; more inputs share a
-// decoded tile of 16 rows × 1024 inputs. Bytes: the weights once (once per 128 inputs for long
-// prefills) and x from cache. Precision: weights exactly as the reference decodes them, f32
-// products and sums. Limits: memory at m = 1, multiply-adds from about 8 rows on.
+// Split of work: the caller gives each worker some weight rows. Direct: four weight rows side by
+// side, straight from memory and decoded in registers, times up to four inputs at a time. Tiled,
+// where decoding costs more than that saves (dot_inl.h): 16 rows × 1024 inputs are decoded once for
+// up to 128 inputs, and sums rest in scratch from one stretch of k to the next. Bytes: the weights
+// once per 64 or 128 inputs, x from cache. Precision: weights exactly as the reference decodes
+// them, f32 products and sums. Limits: memory at m = 1 (decoding, for int4 and fp8), multiply-adds
+// from about 8 inputs on.
 
 #include "backend/cpu/dot.h"
 
@@ -22,9 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace pewter {
 namespace HWY_NAMESPACE {
 
-// From this many inputs on decoding into a tile costs less than decoding again for each kMaxX of
-// them.
-constexpr int64_t kDirectRows = 8;
+// Inputs that meet four weight rows before the next four: at k = 4096 they fill 1 MiB, a core's L2.
+constexpr int64_t kDirectBlock = 64;
 
 // Scales of `rows` weight rows from `begin` on as floats, [rows][⌈k/128⌉].
 void load_scales(const MatrixRows& w, int64_t begin, int64_t rows, float* out) {
@@ -60,15 +61,18 @@ HWY_NOINLINE void direct_tile(const DotArgs& args, int64_t row, int64_t r) {
 
 template <class Reader>
 void dot_direct(const DotArgs& args) {
-  for (int64_t row = args.begin; row < args.end; row += kW) {
-    load_scales(args.w, row, HWY_MIN(args.end - row, int64_t{kW}), args.scratch.scales);
-    int64_t r = 0;
-    for (; r + kMaxX <= args.m; r += kMaxX) direct_tile<Reader, kMaxX>(args, row, r);
-    if constexpr (kMaxX == 4) {
-      if (args.m - r == 3) direct_tile<Reader, 3>(args, row, r);
-      if (args.m - r == 2) direct_tile<Reader, 2>(args, row, r);
+  for (int64_t first = 0; first < args.m; first += kDirectBlock) {
+    const int64_t stop = HWY_MIN(args.m, first + kDirectBlock);
+    for (int64_t row = args.begin; row < args.end; row += kW) {
+      load_scales(args.w, row, HWY_MIN(args.end - row, int64_t{kW}), args.scratch.scales);
+      int64_t r = first;
+      for (; r + kMaxX <= stop; r += kMaxX) direct_tile<Reader, kMaxX>(args, row, r);
+      if constexpr (kMaxX == 4) {
+        if (stop - r == 3) direct_tile<Reader, 3>(args, row, r);
+        if (stop - r == 2) direct_tile<Reader, 2>(args, row, r);
+      }
+      if (kMaxX > 1 && stop - r == 1) direct_tile<Reader, 1>(args, row, r);
     }
-    if (kMaxX > 1 && args.m - r == 1) direct_tile<Reader, 1>(args, row, r);
   }
 }
 
@@ -122,10 +126,9 @@ void dot_tiled(const DotArgs& args) {
 
 template <class Reader>
 void dot_format(const DotArgs& args) {
-  if (args.m <= kDirectRows)
-    dot_direct<Reader>(args);
-  else
-    dot_tiled<Reader>(args);
+  if constexpr (Reader::kMostDirect != kAlways)
+    if (args.m > Reader::kMostDirect) return dot_tiled<Reader>(args);
+  dot_direct<Reader>(args);
 }
 
 void dot_rows(const DotArgs& args) {

@@ -25,12 +25,18 @@ namespace HWY_NAMESPACE {
 inline constexpr int kW = 4;
 inline constexpr int kMaxX = HWY_TARGET == HWY_AVX2 ? 2 : HWY_TARGET == HWY_EMU128 ? 1 : 4;
 
+// Direct reads the weights again for each kMaxX inputs, which costs little next to 4 × 4 sums; a
+// tile is decoded once but written and read back. Measured crossings at k = 4096: none below 128
+// inputs for plain formats and table look-ups with 32 registers, 32 for fp8, about 8 with 16.
+inline constexpr int64_t kAlways = INT64_MAX, kDirectInputs = kMaxX == 4 ? kAlways : 8;
+
 // Readers: block(b) prepares the 128 inputs from 128·b on; unit(i) is where the unit at input i
 // lies; load<P>(unit) decodes the P-th vector of a unit.
 
 template <typename T>
 struct PlainReader {
   using Element = T;
+  static constexpr int64_t kMostDirect = kDirectInputs;
   const T* values;
 
   PlainReader(const MatrixRows& w, int64_t row, const float* /*scales*/)
@@ -51,6 +57,7 @@ struct PlainReader {
 // the scale, and both steps are exact. The NaN codes 0x7F and 0xFF read as ±480.
 struct Fp8Reader {
   using Element = int8_t;
+  static constexpr int64_t kMostDirect = HWY_MIN(kDirectInputs, int64_t{32});
   const int8_t* values;
   const float* scales;
   V scale;
@@ -75,6 +82,7 @@ struct Fp8Reader {
 // lanes the 16 possible weights of a group fit one register and a code selects its own.
 struct Int4Reader {
   using Element = uint8_t;
+  static constexpr int64_t kMostDirect = kLanes == 16 ? kDirectInputs : 8;
   const uint8_t* values;
   const uint8_t* zeros;
   const float* scales;
