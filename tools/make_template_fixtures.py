@@ -3,7 +3,8 @@
     python3 tools/make_template_fixtures.py [--public qwen-chat-template.jinja]
 
 Needs jinja2 (3.1). Writes, under tests/golden/text:
-  template_features.json  one small template a case (template_snippets.py, and random expressions)
+  template_features.json  one small template a case (template_snippets.py,
+                          template_statements.py and random expressions)
                           with its output, "raise: …" or "fail"
   templates.json          random conversations and, for each and each chat template, a digest of the
                           output or the number of its error
@@ -24,7 +25,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from template_conversations import make_conversation, make_pools
 from template_expressions import random_expression
-from template_snippets import CONTEXT, EXPRESSIONS, STATEMENTS
+from template_snippets import CONTEXT, EXPRESSIONS
+from template_statements import STATEMENTS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "text"

@@ -173,6 +173,21 @@ TEST(ChatTemplate, TellsTheGivenTime) {
   EXPECT_EQ(parse("{{ strftime_now('%Y') | length }}").render(input).value().text, "4");
 }
 
+TEST(ChatTemplate, LongConversationsStayWithinTheLimits) {
+  Json::Array messages;
+  for (int i = 0; i < 4000; ++i) {
+    const Json text(std::string(i == 2000 ? 20'000'000 : 2000, 'a'));
+    messages.push_back(
+        Json::Object{{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", text}});
+  }
+  ChatTemplateInput input;
+  input.messages = std::move(messages);
+  const auto prompt = demo().render(input);
+  ASSERT_TRUE(prompt.has_value()) << prompt.error().message;
+  EXPECT_GT(prompt->text.size(), 27'000'000u);
+  EXPECT_EQ(prompt->foreign.size(), 4000u);
+}
+
 TEST(ChatTemplate, RendersInSeveralThreadsAtOnce) {
   const ChatTemplate shared = demo();
   const ChatTemplateInput input = conversation(R"([{"role":"user","content":"hi"}])");

@@ -8,8 +8,6 @@
 
 namespace pewter::jinja {
 
-using Kind = Expression::Kind;
-
 Result<Value> Interpreter::evaluate(const Expression& expression) {
   const Depth depth(*this);
   Status allowed = depth.check();
@@ -21,47 +19,47 @@ Result<Value> Interpreter::evaluate(const Expression& expression) {
 
 Result<Value> Interpreter::evaluate_kind(const Expression& expression) {
   switch (expression.kind) {
-    case Kind::kConstant:
+    case Expression::Kind::kConstant:
       return expression.constant;
-    case Kind::kName:
+    case Expression::Kind::kName:
       return evaluate_name(expression);
-    case Kind::kAnd:
-    case Kind::kOr:
+    case Expression::Kind::kAnd:
+    case Expression::Kind::kOr:
       return evaluate_logical(expression);
-    case Kind::kConditional:
+    case Expression::Kind::kConditional:
       return evaluate_conditional(expression);
-    case Kind::kConcat:
+    case Expression::Kind::kConcat:
       return evaluate_concat(expression);
-    case Kind::kCompare:
+    case Expression::Kind::kCompare:
       return evaluate_compare(expression);
-    case Kind::kSlice:
+    case Expression::Kind::kSlice:
       return evaluate_slice(expression);
-    case Kind::kDict:
+    case Expression::Kind::kDict:
       return evaluate_dict(expression);
-    case Kind::kCall:
+    case Expression::Kind::kCall:
       return evaluate_call(expression);
-    case Kind::kFilter:
+    case Expression::Kind::kFilter:
       return evaluate_filter(expression, nullptr);
-    case Kind::kTest:
+    case Expression::Kind::kTest:
       return evaluate_test(expression);
     default:
       break;
   }
   TRY_ASSIGN(std::vector<Value> operands, evaluate_operands(expression));
   switch (expression.kind) {
-    case Kind::kList:
+    case Expression::Kind::kList:
       return make_sequence(budget_, Sequence::Kind::kList, std::move(operands));
-    case Kind::kTuple:
+    case Expression::Kind::kTuple:
       return make_sequence(budget_, Sequence::Kind::kTuple, std::move(operands));
-    case Kind::kNot:
+    case Expression::Kind::kNot:
       return Value(!operands[0].truthy());
-    case Kind::kNegate:
+    case Expression::Kind::kNegate:
       return negate(operands[0]);
-    case Kind::kPlus:
+    case Expression::Kind::kPlus:
       return positive(operands[0]);
-    case Kind::kBinary:
+    case Expression::Kind::kBinary:
       return binary(budget_, expression.binary_op, operands[0], operands[1]);
-    case Kind::kAttribute:
+    case Expression::Kind::kAttribute:
       return attribute(budget_, operands[0], expression.name);
     default:
       return item(budget_, operands[0], operands[1]);
@@ -98,7 +96,7 @@ Result<Value> Interpreter::evaluate_dict(const Expression& expression) {
 
 Result<Value> Interpreter::evaluate_logical(const Expression& expression) {
   TRY_ASSIGN(Value left, evaluate(*expression.operands[0]));
-  if (left.truthy() == (expression.kind == Kind::kOr)) return left;
+  if (left.truthy() == (expression.kind == Expression::Kind::kOr)) return left;
   return evaluate(*expression.operands[1]);
 }
 

@@ -9,7 +9,7 @@
 namespace pewter::jinja {
 
 struct RenderLimits {
-  int64_t max_steps = 20'000'000;  // nodes evaluated, items visited, bytes / 64 scanned
+  int64_t max_steps = 50'000'000;  // nodes evaluated, items visited, bytes / 64 scanned
   int64_t max_output_bytes = int64_t{64} << 20;  // of the output, and of every string on the way
   int64_t max_memory_bytes = int64_t{1} << 30;   // of all values made, also those dropped again
   int max_depth = 400;        // of macro calls, loops and expressions inside one another

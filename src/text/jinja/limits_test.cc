@@ -82,6 +82,8 @@ TEST(Limits, LongWork) {
            "{% set s = 'a' * 10 ** 7 %}{% for i in range(100000) %}{{ 'b' in s }}{% endfor %}",
            "{% set s = 'a' * 10 ** 7 %}{% for i in range(100000) %}{{ s | length }}{% endfor %}",
            "{{ range(100000) | unique | list }}",
+           "{% set s = 'a' * 10 ** 6 %}{{ s.rfind('b' + s[:500000]) }}",
+           "{% set s = 'a' * 10 ** 6 %}{{ s.rsplit('b' + s[:500000]) }}",
            "{% macro m(k) %}{% for i in range(10) %}{{ m(k + 1) }}{% endfor %}{% endmacro %}"
            "{{ m(0) }}",
        }) {

@@ -134,9 +134,9 @@ Result<Value> find_method(const Call& call) {
   TRY_ASSIGN(const auto given, bind(call.arguments, call.name, {"sub", "start", "end"}, 1));
   TRY_ASSIGN(const Text* needle, text_argument(given[0], call.name));
   TRY_ASSIGN(const Window part, window(call, given[1], given[2]));
-  TRY(call.budget.spend_scan(call.self.size()));
-  const std::string_view bytes = call.self.view().substr(part.begin, part.end - part.begin);
   const bool from_right = call.name == "rfind" || call.name == "rindex";
+  TRY(call.budget.spend_scan(call.self.size() * (from_right ? needle->size() + 1 : 1)));
+  const std::string_view bytes = call.self.view().substr(part.begin, part.end - part.begin);
   const size_t found = !part.valid  ? std::string_view::npos
                        : from_right ? bytes.rfind(needle->view())
                                     : find_bytes(bytes, needle->view());

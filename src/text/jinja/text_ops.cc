@@ -53,7 +53,8 @@ Text strip(const Text& text, Side side, const Text* characters) {
 
 Result<std::vector<Text>> split(Budget& budget, const Text& text, std::string_view separator,
                                 int64_t most, bool from_right) {
-  TRY(budget.spend_scan(text.size()));
+  // The search from the right is the plain one, which may compare all of the separator everywhere.
+  TRY(budget.spend_scan(text.size() * (from_right ? separator.size() : 1)));
   const std::string_view bytes = text.view();
   std::vector<Text> parts;
   if (from_right) {
