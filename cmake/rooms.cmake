@@ -1,7 +1,7 @@
 # How rooms, tests and fuzz targets are declared.
 #
 #   pewter_room(NAME SOURCES a.cc … DEPENDS room … [LIBRARIES Foo::foo …])   a static library pewter_NAME
-#   pewter_test(NAME LABEL unit|op|golden|engine SOURCES … DEPENDS room …)   a GoogleTest program, run by ctest
+#   pewter_test(NAME LABEL unit|unit-threads|op|golden|engine SOURCES … DEPENDS room …)   a GoogleTest program, run by ctest
 #   pewter_fuzz(NAME SOURCES … DEPENDS room …)                               a libFuzzer program (clang, PEWTER_FUZZ)
 
 add_library(pewter_flags INTERFACE)
@@ -40,13 +40,17 @@ function(pewter_test name)
   target_link_libraries(${name} PRIVATE pewter_flags ${TEST_DEPENDS} ${TEST_LIBRARIES}
     GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE PEWTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${TEST_LABEL}" TIMEOUT ${TEST_TIMEOUT})
 endfunction()
 
+if(PEWTER_FUZZ)
+  add_custom_target(fuzz_targets)  # all of them and nothing they do not need
+endif()
 function(pewter_fuzz name)
   cmake_parse_arguments(FUZZ "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${FUZZ_SOURCES})
+  add_dependencies(fuzz_targets ${name})
   list(TRANSFORM FUZZ_DEPENDS PREPEND pewter_)
   target_link_libraries(${name} PRIVATE pewter_flags ${FUZZ_DEPENDS})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)

@@ -9,7 +9,8 @@ namespace pewter {
 Result<Backend> make_backend(const BackendOptions& options) {
   Backend backend;
   if (options.threads < 0)
-    return Error{ErrorCode::kInvalidArgument, str_cat("threads: ", options.threads, " is negative")};
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("threads: ", options.threads, " is negative")};
   if (options.device == "cpu" || options.device == "auto") {
     backend.name = "cpu";
     backend.device = std::make_shared<CpuDevice>();

@@ -16,8 +16,8 @@ std::vector<float> random_matrix(int64_t n, int64_t k, uint64_t seed) {
   return out;
 }
 
-// W = (code − 8)·s for the word 0xC3F98710, and with s negative (docs/formats/int4.md, the worked
-// example).
+// W = (code − 8)·s for the word 0xC3F98710, and with s negative (docs/formats/int4_group128.md, the
+// worked example).
 TEST(Int4, DecodesSignedScalesAndZeroPoints) {
   auto w = make_canonical_weight({.format = WeightFormat::kInt4Group128,
                                   .n = 1,
@@ -117,7 +117,7 @@ TEST(WeightBytes, CountWhatTheModelNeeds) {
                           .n = 1024,
                           .k = 3072,
                           .scale_dtype = DType::kF16}),
-            1024 * 3072 / 8 * 4.125);
+            1024 * 3072 * 4.125 / 8);
   EXPECT_EQ(weight_bytes({.format = WeightFormat::kFp8Block128,
                           .n = 1024,
                           .k = 3072,

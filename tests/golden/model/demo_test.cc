@@ -15,6 +15,7 @@ namespace {
 struct Format {
   std::string name;    // as the goldens call it
   std::string folder;  // under shared models
+  friend std::ostream& operator<<(std::ostream& out, const Format& f) { return out << f.name; }
 };
 const std::array kFormats = {Format{"bf16", "demo-bf16"}, Format{"int4", "demo-int4-autoround"},
                              Format{"fp8", "demo-fp8"}, Format{"hybrid", "demo-hybrid"}};

@@ -11,6 +11,9 @@ constexpr double kReference = 1e-4, kFastLayer = 2e-2, kFastNet = 0.12;
 
 struct Case {
   std::string model, device;
+  friend std::ostream& operator<<(std::ostream& out, const Case& c) {
+    return out << c.model << " on " << c.device;
+  }
 };
 
 class Nano : public testing::TestWithParam<Case> {
