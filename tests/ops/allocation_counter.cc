@@ -18,8 +18,9 @@ void* operator new(size_t bytes) {
   if (data == nullptr) std::abort();
   return data;
 }
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete(void* data, size_t) noexcept { std::free(data); }
+// Not inlined: g++ would take the call of free() in a test for a mismatch.
+[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
 #else
 extern "C" {
 void* __libc_malloc(size_t bytes);

@@ -18,12 +18,16 @@ AttentionRig::AttentionRig(Ops& ops, const AttentionShape& shape, int64_t physic
         static_cast<float>(std::pow(1e7, -static_cast<double>(i) / static_cast<double>(half))));
     axis_.push_back(static_cast<int32_t>(i % 3));
   }
-  // Physical pages in a scrambled order.
+  // Physical pages in a scrambled order; the last logical one is a page of its own.
   for (int64_t i = 0; i < logical_pages; ++i)
-    pages_.push_back(static_cast<int32_t>((i * 7 + 3) % physical_pages));
-  const int64_t count = physical_pages * shape.kv_heads * kPageTokens * shape.head_dim;
-  keys_ = Tensor::of(DType::kBF16, {physical_pages, shape.kv_heads, kPageTokens, shape.head_dim},
-                     random_values(count, 5));
+    pages_.push_back(static_cast<int32_t>(i + 1 < logical_pages ? (i * 7 + 3) % (physical_pages - 1)
+                                                                : physical_pages - 1));
+  const int64_t page = shape.kv_heads * kPageTokens * shape.head_dim, count = physical_pages * page;
+  // Keys of the last page are four times as large, so that a long context cannot hide it.
+  Floats keys = random_values(count, 5);
+  for (auto k = keys.end() - page; k != keys.end(); ++k) *k *= 4;
+  keys_ =
+      Tensor::of(DType::kBF16, {physical_pages, shape.kv_heads, kPageTokens, shape.head_dim}, keys);
   values_ = Tensor::of(DType::kBF16, {physical_pages, shape.kv_heads, kPageTokens, shape.head_dim},
                        random_values(count, 6));
 }

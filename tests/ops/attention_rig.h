@@ -16,7 +16,8 @@ struct AttentionShape {
 
 class AttentionRig {
  public:
-  // Logical pages beyond the physical ones repeat them.
+  // Logical pages repeat the physical ones; only the last one has a page of its own, with keys four
+  // times as large.
   AttentionRig(Ops& ops, const AttentionShape& shape, int64_t physical_pages,
                int64_t logical_pages);
 
