@@ -40,7 +40,7 @@ function(pewter_test name)
   target_link_libraries(${name} PRIVATE pewter_flags ${TEST_DEPENDS} ${TEST_LIBRARIES}
     GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE PEWTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${TEST_LABEL}" TIMEOUT ${TEST_TIMEOUT})
 endfunction()
 

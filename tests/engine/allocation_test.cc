@@ -1,68 +1,17 @@
-// The capture law on the host's side: a decode step allocates nothing. This program counts every
-// allocation of the process: through malloc and its kin, or through operator new where a sanitizer
-// owns malloc.
+// The capture law on the host's side: a decode step allocates nothing.
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "engine/engine.h"
+#include "support/allocation_counter.h"
 #include "support/test_rig.h"
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}  // namespace
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// Not inlined: the compiler would see malloc on one side and operator delete on the other.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations;
-  void* const data = std::malloc(bytes);
-  if (data == nullptr) std::abort();
-  return data;
-}
-[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
-[[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
-#else
-extern "C" {
-void* __libc_malloc(size_t bytes);
-void* __libc_calloc(size_t count, size_t bytes);
-void* __libc_realloc(void* data, size_t bytes);
-void* __libc_memalign(size_t alignment, size_t bytes);
-void* malloc(size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(size_t count, size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* data, size_t bytes) {
-  ++allocations;
-  return __libc_realloc(data, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  ++allocations;
-  return __libc_memalign(alignment, bytes);
-}
-}
-#endif
 
 namespace pewter {
 namespace {
 
+using test::count_allocations;
 using test::RigCase;
 using test::TestRig;
-
-// Allocations the call makes, on all threads.
-template <typename F>
-int64_t count_allocations(const F& call) {
-  const int64_t before = allocations;
-  call();
-  return allocations - before;
-}
 
 class Allocation : public testing::TestWithParam<RigCase> {
  protected:
@@ -122,8 +71,8 @@ TEST_P(Allocation, NoneBetweenTokens) {
                         .stop_ids = {1, 2}};
   int64_t at_second = 0, at_last = 0, count = 0;
   const Engine::Hooks hooks{.on_token = [&](const TokenEvent&) {
-    if (++count == 2) at_second = allocations;
-    at_last = allocations;
+    if (++count == 2) at_second = test::allocation_count();
+    at_last = test::allocation_count();
     return true;
   }};
   ASSERT_TRUE(engine->generate(request, hooks));

@@ -1,6 +1,6 @@
 #include "ops/delta_rig.h"
 
-#include "ops/allocation_counter.h"
+#include "support/allocation_counter.h"
 
 namespace pewter::test {
 

@@ -1,8 +1,8 @@
 // Projections: every format against the reference, the row law, the thread law, no allocation.
 
-#include "ops/allocation_counter.h"
 #include "ops/op_rig.h"
 #include "ops/tolerance.h"
+#include "support/allocation_counter.h"
 
 namespace pewter::test {
 namespace {

@@ -1,9 +1,9 @@
 // Mixture of experts: each stage against the reference on the same inputs, the row law under every
 // grouping, the thread law, no allocation.
 
-#include "ops/allocation_counter.h"
 #include "ops/op_rig.h"
 #include "ops/tolerance.h"
+#include "support/allocation_counter.h"
 
 namespace pewter::test {
 namespace {

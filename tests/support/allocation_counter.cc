@@ -1,7 +1,4 @@
-// The allocator of this program: malloc and its kin count, or operator new where a sanitizer owns
-// malloc.
-
-#include "ops/allocation_counter.h"
+#include "support/allocation_counter.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -12,13 +9,13 @@ std::atomic<int64_t> allocations{0};
 }  // namespace
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-void* operator new(size_t bytes) {
+// Not inlined: g++ would take the call of free() in a test for a mismatch.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   ++allocations;
   void* const data = std::malloc(bytes);
   if (data == nullptr) std::abort();
   return data;
 }
-// Not inlined: g++ would take the call of free() in a test for a mismatch.
 [[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
 [[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
 #else
