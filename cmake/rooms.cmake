@@ -27,6 +27,7 @@ function(pewter_room name)
   target_link_libraries(pewter_${name} PUBLIC pewter_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_LIBRARIES})
 endfunction()
 
+add_custom_target(thread_tests)  # what ThreadSanitizer runs, and nothing else
 function(pewter_test name)
   if(NOT PEWTER_TESTS)
     return()
@@ -36,6 +37,9 @@ function(pewter_test name)
     set(TEST_TIMEOUT 900)
   endif()
   add_executable(${name} ${TEST_SOURCES})
+  if(TEST_LABEL MATCHES "engine|threads")
+    add_dependencies(thread_tests ${name})
+  endif()
   list(TRANSFORM TEST_DEPENDS PREPEND pewter_)
   target_link_libraries(${name} PRIVATE pewter_flags ${TEST_DEPENDS} ${TEST_LIBRARIES}
     GTest::gmock GTest::gtest GTest::gtest_main)
