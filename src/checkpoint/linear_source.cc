@@ -207,6 +207,17 @@ class ModuleFinder {
   LinearSource source_;
 };
 
+// The tensor of this name, claimed, or a fault.
+const StoredTensor* claim_tensor(const Checkpoint& checkpoint, std::string_view name,
+                                 Claims& claims, Findings& findings) {
+  const StoredTensor* tensor = checkpoint.find(name);
+  if (tensor == nullptr)
+    findings.fault("", name, "is missing", ErrorCode::kNotFound);
+  else
+    claims[static_cast<size_t>(tensor->id)] = true;
+  return tensor;
+}
+
 }  // namespace
 
 int64_t LinearSource::file_bytes() const {
@@ -226,12 +237,8 @@ std::optional<LinearSource> find_linear(const Checkpoint& checkpoint, const Quan
 const StoredTensor* find_fused_tensor(const Checkpoint& checkpoint, std::string_view name,
                                       const std::vector<int64_t>& shape, Claims& claims,
                                       Findings& findings) {
-  const StoredTensor* tensor = checkpoint.find(name);
-  if (tensor == nullptr) {
-    findings.fault("", name, "is missing", ErrorCode::kNotFound);
-    return nullptr;
-  }
-  claims[static_cast<size_t>(tensor->id)] = true;
+  const StoredTensor* tensor = claim_tensor(checkpoint, name, claims, findings);
+  if (tensor == nullptr) return nullptr;
   const std::vector<int64_t> transposed = {shape[0], shape[2], shape[1]};
   std::string reason;
   if (!float_format(*tensor))
@@ -258,12 +265,8 @@ LinearSource fused_slice(const StoredTensor& tensor, int64_t index, int64_t row_
 const StoredTensor* find_vector(const Checkpoint& checkpoint, std::string_view name,
                                 const std::vector<std::vector<int64_t>>& shapes, Claims& claims,
                                 Findings& findings) {
-  const StoredTensor* tensor = checkpoint.find(name);
-  if (tensor == nullptr) {
-    findings.fault("", name, "is missing", ErrorCode::kNotFound);
-    return nullptr;
-  }
-  claims[static_cast<size_t>(tensor->id)] = true;
+  const StoredTensor* tensor = claim_tensor(checkpoint, name, claims, findings);
+  if (tensor == nullptr) return nullptr;
   if (!float_format(*tensor)) {
     findings.fault(checkpoint.file_name(*tensor), tensor->info.name,
                    str_cat("is ", type_text(*tensor), ", want BF16, F16 or F32"));
