@@ -111,7 +111,10 @@ void AnswerPrinter::abandon() {
 
 void AnswerPrinter::finish(const Answer& answer) {
   abandon();
-  if (!quiet_) print_statistics(answer);
+  if (!quiet_)
+    print_statistics(answer);
+  else if (answer.text.empty() && !show_reasoning_)  // silence would look like success
+    write_text(STDERR_FILENO, str_cat("pewter: no answer: ", reason_in_words(answer), "\n"));
 }
 
 void AnswerPrinter::print_statistics(const Answer& answer) {

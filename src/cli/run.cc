@@ -102,6 +102,13 @@ Result<Json> read_tools(const std::optional<std::string>& path) {
   return tools;
 }
 
+// Errors name the first broken byte: a model must not answer something that was not asked.
+Status require_utf8(const char* what, std::string_view text) {
+  const size_t broken = find_invalid_utf8(text);
+  if (broken == std::string_view::npos) return {};
+  return Error{ErrorCode::kInvalidArgument, str_cat(what, " is not valid UTF-8 at byte ", broken)};
+}
+
 Result<std::unique_ptr<LoadedModel>> RunCommand::load() {
   const Stopwatch watch;
   LoadProgress progress(model_flags_.model, quiet_ || json_);
@@ -156,13 +163,16 @@ Result<int> RunCommand::run() {
   const bool chat = is_chat();
   std::string prompt;
   if (!chat) {
-    prompt = replace_invalid_utf8(prompt_ ? *prompt_ : read_standard_input());
+    prompt = prompt_ ? *prompt_ : read_standard_input();
+    TRY(require_utf8("the prompt", prompt));
     if (prompt.find_first_not_of(" \t\r\n") == std::string::npos)
       return Error{ErrorCode::kInvalidArgument, "the prompt is empty"};
   }
+  const std::string system = system_.value_or("");
+  TRY(require_utf8("--system", system));
   TRY_ASSIGN(const std::unique_ptr<LoadedModel> model, load());
   Conversation conversation(*model, std::move(tools));
-  conversation.set_system(replace_invalid_utf8(system_.value_or("")));
+  conversation.set_system(system);
   conversation.set_thinking(thinking_);
   const AnswerOptions options = answer_options(model->defaults);
   if (!chat) return answer_once(*model, conversation, options, prompt);

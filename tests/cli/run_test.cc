@@ -253,5 +253,17 @@ TEST(Program, HelpAndVersion) {
   EXPECT_EQ(run_program({"dance"}).exit_code, 2);
 }
 
+TEST(Run, APromptThatIsNoUtf8IsRefused) {
+  const ProgramResult result = run_program(greedy({"--quiet"}), "caf\xE9");
+  expect_one_line_error(result, 1, "the prompt is not valid UTF-8 at byte 3");
+}
+
+TEST(Run, AnEmptyAnswerIsExplained) {
+  const ProgramResult result = run_program(greedy({"--quiet", "--max-tokens", "3", kCapital}));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, Not(HasSubstr("Paris")));
+  EXPECT_THAT(result.err, HasSubstr("no answer: cut at the token limit while thinking"));
+}
+
 }  // namespace
 }  // namespace pewter::cli_test
