@@ -1,6 +1,7 @@
 #include "cli/answer.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "text/detokenizer.h"
 
@@ -35,8 +36,8 @@ class AnswerBuilder {
  private:
   void record(const TokenEvent& event) {
     TokenRecord record{.token = event.token, .logprob = event.logprob, .top = {}};
-    for (int i = 0; i < options_.top_logprobs && event.top_tokens[i] >= 0; ++i)
-      record.top.emplace_back(event.top_tokens[i], event.top_logprobs[i]);
+    std::ranges::copy_if(event.top, std::back_inserter(record.top),
+                         [](const TopLogprob& top) { return top.first >= 0; });
     answer_.tokens.push_back(std::move(record));
   }
 
@@ -71,7 +72,8 @@ Result<Answer> generate_answer(LoadedModel& model, const RenderedPrompt& prompt,
   Request request{.sampling = options.sampling,
                   .max_tokens = options.max_tokens,
                   .stop_ids = model.stop_ids,
-                  .ignore_stop = options.ignore_eos};
+                  .ignore_stop = options.ignore_eos,
+                  .top_logprobs = std::max(options.top_logprobs, 0)};
   TRY_ASSIGN(request.prompt, model.tokenizer.encode_prompt(prompt.text, prompt.foreign));
   if (request.max_tokens == 0) request.max_tokens = model.engine->max_context();
 

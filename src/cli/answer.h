@@ -23,7 +23,7 @@ struct AnswerOptions {
 struct TokenRecord {
   int32_t token = 0;
   float logprob = 0;
-  std::vector<std::pair<int32_t, float>> top;  // by falling probability
+  std::vector<TopLogprob> top;  // by falling probability
 };
 
 struct Answer {

@@ -6,6 +6,33 @@
 #include "base/clock.h"
 
 namespace pewter {
+namespace {
+
+uint64_t random_seed() {
+  std::random_device entropy;
+  return (static_cast<uint64_t>(entropy()) << 32) ^ entropy();
+}
+
+}  // namespace
+
+// A request on its way: in the inbox, waiting, or running.
+struct Engine::Job {
+  int64_t id = -1;
+  Request request;
+  int64_t max_tokens = 0;  // what the context leaves of the request's
+  std::shared_ptr<TokenChannel> channel;
+  Completion completion;
+  Stopwatch phase;  // of queued, prefill, decode
+  // While it runs:
+  SequenceState sequence;
+  std::optional<Sampler> sampler;
+  int32_t token = 0;  // chosen last, not yet given to the model
+  bool started = false, ended = false;
+
+  int64_t positions() const { return static_cast<int64_t>(request.prompt.size()) + max_tokens; }
+};
+
+Engine::Engine(const Qwen35Model& model) : model_(model) {}
 
 Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& device, Ops& ops,
                                              const EngineOptions& options) {
@@ -17,13 +44,36 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   if (mask_words != 0 && mask_words != words)
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("token_mask: ", mask_words, " words, want ", words)};
-  std::unique_ptr<Engine> engine(new Engine(model, ops));
+  std::unique_ptr<Engine> engine(new Engine(model));
   engine->options_ = options;
-  if (options.vocab_limit == 0) engine->options_.vocab_limit = model.config.vocab_size;
   TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, options.runner));
+  const int64_t sequences = options.runner.max_sequences;
+  TRY_ASSIGN(
+      engine->sampler_,
+      StepSampler::make(device, ops,
+                        {.rows = sequences,
+                         .vocab_limit = options.vocab_limit > 0 ? options.vocab_limit : vocab,
+                         .token_mask = options.token_mask}));
+  engine->scheduler_.emplace(options.runner.chunk_rows);
   const int64_t fits = std::min(options.runner.cache_tokens, model.config.max_positions);
   engine->max_context_ = options.max_context > 0 ? std::min(options.max_context, fits) : fits;
+  const auto most = static_cast<size_t>(sequences);
+  engine->step_jobs_.reserve(most);
+  engine->step_rows_.reserve(most);
+  engine->step_samplers_.reserve(most);
+  engine->update_status();
+  engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
   return engine;
+}
+
+Engine::~Engine() {
+  if (!thread_.joinable()) return;  // make() failed
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  submitted_.notify_one();
+  thread_.join();
 }
 
 Status Engine::check(const Request& request) const {
@@ -36,11 +86,15 @@ Status Engine::check(const Request& request) const {
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("min_tokens: ", request.min_tokens, " is outside [0, ", request.max_tokens,
                          "], up to max_tokens")};
-  for (const int32_t token : request.prompt)
-    if (token < 0 || token >= model_.config.vocab_size)
-      return Error{ErrorCode::kInvalidArgument,
-                   str_cat("prompt: token id ", token, " is not in the vocabulary of ",
-                           model_.config.vocab_size)};
+  if (request.top_logprobs < 0 || request.top_logprobs > kTopLogprobs)
+    return Error{ErrorCode::kInvalidArgument, str_cat("top_logprobs: ", request.top_logprobs,
+                                                      " is outside [0, ", kTopLogprobs, "]")};
+  for (const std::vector<int32_t>* ids : {&request.prompt, &request.stop_ids})
+    for (const int32_t token : *ids)
+      if (token < 0 || token >= model_.config.vocab_size)
+        return Error{ErrorCode::kInvalidArgument,
+                     str_cat(ids == &request.prompt ? "prompt" : "stop_token_ids", ": token id ",
+                             token, " is not in the vocabulary of ", model_.config.vocab_size)};
   const auto length = static_cast<int64_t>(request.prompt.size());
   if (length >= max_context_)
     return Error{ErrorCode::kInvalidArgument,
@@ -49,89 +103,229 @@ Status Engine::check(const Request& request) const {
   return {};
 }
 
-int32_t Engine::sample(const Sampler& sampler) {
-  const SamplingRow row = sampler.row();
-  const std::span<const LogitEdit> edits = sampler.edits();
-  const std::array<int32_t, 2> edit_begin = {0, static_cast<int32_t>(edits.size())};
-  ops_.sample({.logits = runner_->logits().first(1),
-               .vocab_limit = options_.vocab_limit,
-               .rows = &row,
-               .edits = edits.data(),
-               .edit_begin = edit_begin.data(),
-               .masks = options_.token_mask.empty() ? nullptr : options_.token_mask.data(),
-               .token = {&token_, DType::kI32, {1}},
-               .logprob = {&logprob_, DType::kF32, {1}},
-               .top_token = {top_tokens_.data(), DType::kI32, {1, kTopLogprobs}},
-               .top_logprob = {top_logprobs_.data(), DType::kF32, {1, kTopLogprobs}}});
-  return token_;
+Result<TokenStream> Engine::submit(Request request, std::function<void()> on_news) {
+  TRY(check(request));
+  auto job = std::make_unique<Job>();
+  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  job->max_tokens = std::min(request.max_tokens, max_context_ - prompt_tokens);
+  job->completion.prompt_tokens = prompt_tokens;
+  job->completion.seed = request.sampling.seed ? *request.sampling.seed : random_seed();
+  job->request = std::move(request);
+  job->channel = std::make_shared<TokenChannel>(job->request.top_logprobs, std::move(on_news));
+  TokenStream stream(job->channel);
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_ || stopping_)
+      return Error{ErrorCode::kUnavailable, "the engine is shutting down and takes no requests"};
+    if (status_.waiting >= options_.max_waiting)
+      return Error{ErrorCode::kResourceExhausted,
+                   str_cat("the queue is full: ", status_.waiting, " requests wait already")};
+    ++status_.waiting;
+    inbox_.push_back(std::move(job));
+  }
+  submitted_.notify_one();
+  return stream;
 }
 
 Result<Completion> Engine::generate(const Request& request, const Hooks& hooks) {
   CHECK(hooks.on_token, "nobody listens");
-  TRY(check(request));
-  const auto prompt_length = static_cast<int64_t>(request.prompt.size());
-  const int64_t max_tokens = std::min(request.max_tokens, max_context_ - prompt_length);
-  TRY_ASSIGN(SequenceState sequence, runner_->open(prompt_length + max_tokens));
-  const Completion completion = run(request, max_tokens, sequence, hooks);
-  runner_->close(sequence);
+  TRY_ASSIGN(TokenStream stream, submit(request));
+  const auto top = static_cast<size_t>(request.top_logprobs);
+  StreamNews news;
+  news.tokens.reserve(TokenChannel::kReserved);
+  news.top_logprobs.reserve(TokenChannel::kReserved * top);
+  int64_t heard = 0;
+  bool wanted = true;
+  while (!news.end) {
+    stream.wait(news);
+    if (wanted && news.progressed && hooks.on_prefill)
+      wanted = hooks.on_prefill(news.prompt_done, static_cast<int64_t>(request.prompt.size()));
+    for (size_t i = 0; wanted && i < news.tokens.size(); ++i, ++heard) {
+      const StreamToken& token = news.tokens[i];
+      wanted = hooks.on_token({.token = token.token,
+                               .is_stop = token.is_stop,
+                               .logprob = token.logprob,
+                               .top = std::span(news.top_logprobs).subspan(i * top, top)});
+    }
+    if (!wanted) stream.cancel();
+  }
+  Completion completion = *std::move(news.end);
+  if (wanted) return completion;
+  // The engine may have gone on for a step before it heard; the caller has not seen that.
+  const bool stopped =
+      completion.reason == FinishReason::kStop && completion.completion_tokens == heard;
+  if (!stopped) completion.reason = FinishReason::kCancelled;
+  completion.completion_tokens = heard;
   return completion;
 }
 
-Completion Engine::run(const Request& request, int64_t max_tokens, SequenceState& sequence,
-                       const Hooks& hooks) {
-  std::random_device entropy;
-  Sampler sampler(request, {.seed = (static_cast<uint64_t>(entropy()) << 32) ^ entropy(),
-                            .max_tokens = max_tokens});
-  const std::span<const int32_t> prompt(request.prompt);
-  Completion completion{.reason = FinishReason::kLength,
-                        .seed = sampler.seed(),
-                        .prompt_tokens = static_cast<int64_t>(prompt.size())};
+void Engine::drain() {
+  const std::lock_guard lock(mutex_);
+  draining_ = true;
+}
 
-  // Chunk borders depend on the prompt alone: multiples of the chunk size.
-  Stopwatch watch;
-  const auto chunk = static_cast<size_t>(runner_->options().chunk_rows);
-  for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
-    const size_t end = std::min(begin + chunk, prompt.size());
-    runner_->prefill({.sequence = &sequence,
-                      .tokens = prompt.subspan(begin, end - begin),
-                      .logits = end == prompt.size() ? LogitsWanted::kLast : LogitsWanted::kNone});
-    completion.prefill_seconds = watch.seconds();
-    if (hooks.on_prefill &&
-        !hooks.on_prefill(static_cast<int64_t>(end), completion.prompt_tokens)) {
-      completion.reason = FinishReason::kCancelled;
-      return completion;
+EngineStatus Engine::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+void Engine::loop() {
+  while (receive()) {
+    drop_cancelled();
+    start_jobs();
+    const StepPlan& plan = scheduler_->plan();
+    if (plan.prefill >= 0)
+      prefill(plan);
+    else if (!plan.idle())
+      decode(plan);
+    forget_ended();
+    update_status();
+  }
+  for (const std::unique_ptr<Job>& job : jobs_) finish(*job, FinishReason::kCancelled);
+  jobs_.clear();
+}
+
+bool Engine::receive() {
+  std::unique_lock lock(mutex_);
+  submitted_.wait(lock, [this] { return stopping_ || !inbox_.empty() || !jobs_.empty(); });
+  for (std::unique_ptr<Job>& job : inbox_) {
+    job->id = next_id_++;
+    scheduler_->add({.id = job->id,
+                     .prompt = job->completion.prompt_tokens,
+                     .pages = pages_for(job->positions())});
+    jobs_.push_back(std::move(job));
+  }
+  inbox_.clear();
+  return !stopping_;
+}
+
+void Engine::drop_cancelled() {
+  for (const std::unique_ptr<Job>& job : jobs_)
+    if (job->channel->cancelled()) finish(*job, FinishReason::kCancelled);
+  forget_ended();
+}
+
+void Engine::forget_ended() {
+  std::erase_if(jobs_, [](const std::unique_ptr<Job>& job) { return job->ended; });
+}
+
+void Engine::start_jobs() {
+  const StatePool& pool = runner_->pool();
+  while (const std::optional<int64_t> id =
+             scheduler_->start(pool.kv.free_pages(), pool.recurrent.free_slots())) {
+    Job& starting = job(*id);
+    if (const Status status = start(starting); !status) {
+      starting.completion.error = status.error();
+      finish(starting, FinishReason::kError);
     }
   }
+}
 
-  watch.restart();
-  while (true) {
-    const int32_t token = sample(sampler);
-    if (token < 0) {
-      completion.reason = FinishReason::kError;
-      completion.error = {ErrorCode::kInternal,
-                          "the model's logits are not finite, or every token is masked"};
-      break;
-    }
-    sampler.push(token);
-    completion.completion_tokens = sampler.generated();
-    const bool is_stop = std::find(request.stop_ids.begin(), request.stop_ids.end(), token) !=
-                         request.stop_ids.end();
-    const bool wanted = hooks.on_token({.token = token,
-                                        .is_stop = is_stop,
-                                        .logprob = logprob_,
-                                        .top_tokens = top_tokens_.data(),
-                                        .top_logprobs = top_logprobs_.data()});
-    if (is_stop)
-      completion.reason = FinishReason::kStop;
-    else if (!wanted)
-      completion.reason = FinishReason::kCancelled;
-    if (is_stop || !wanted || sampler.generated() == max_tokens) break;
-    const SequenceRows rows{.sequence = &sequence, .tokens = std::span(&token, 1)};
-    runner_->decode(std::span(&rows, 1));
-    runner_->accept(sequence, 1);
+Status Engine::start(Job& job) {
+  job.completion.queued_seconds = job.phase.seconds();
+  job.phase.restart();
+  job.sampler.emplace(job.request,
+                      Sampler::Options{.seed = job.completion.seed, .max_tokens = job.max_tokens});
+  int64_t edits = job.sampler->most_edits();
+  for (const std::unique_ptr<Job>& other : jobs_)
+    if (other->started && !other->ended) edits += other->sampler->most_edits();
+  TRY(sampler_->reserve_edits(edits));
+  TRY_ASSIGN(job.sequence, runner_->open(job.positions()));
+  job.started = true;
+  return {};
+}
+
+void Engine::prefill(const StepPlan& plan) {
+  Job& job = this->job(plan.prefill);
+  const std::span<const int32_t> prompt(job.request.prompt);
+  const bool whole = plan.end == job.completion.prompt_tokens;
+  runner_->prefill({.sequence = &job.sequence,
+                    .tokens = prompt.subspan(static_cast<size_t>(plan.begin),
+                                             static_cast<size_t>(plan.end - plan.begin)),
+                    .logits = whole ? LogitsWanted::kLast : LogitsWanted::kNone});
+  prompt_tokens_ += plan.end - plan.begin;
+  job.channel->progress(plan.end);
+  if (!whole) return;
+  step_jobs_.assign(1, &job);
+  choose_tokens();
+}
+
+void Engine::decode(const StepPlan& plan) {
+  step_jobs_.clear();
+  step_rows_.clear();
+  for (const int64_t id : plan.decode) {
+    Job& job = this->job(id);
+    step_jobs_.push_back(&job);
+    step_rows_.push_back({.sequence = &job.sequence, .tokens = std::span(&job.token, 1)});
   }
-  completion.decode_seconds = watch.seconds();
-  return completion;
+  runner_->decode(step_rows_);
+  for (Job* job : step_jobs_) runner_->accept(job->sequence, 1);
+  choose_tokens();
+}
+
+void Engine::choose_tokens() {
+  step_samplers_.clear();
+  for (const Job* job : step_jobs_) step_samplers_.push_back(&*job->sampler);
+  const std::span<const StepSampler::Choice> choices =
+      sampler_->sample(runner_->logits(), step_samplers_);
+  for (size_t i = 0; i < step_jobs_.size(); ++i) publish(*step_jobs_[i], choices[i]);
+}
+
+void Engine::publish(Job& job, const StepSampler::Choice& choice) {
+  if (choice.token < 0) {
+    job.completion.error = {ErrorCode::kInternal,
+                            "the model's logits are not finite, or every token is masked"};
+    return finish(job, FinishReason::kError);
+  }
+  job.token = choice.token;
+  job.sampler->push(choice.token);
+  job.completion.completion_tokens = job.sampler->generated();
+  ++completion_tokens_;
+  if (job.sampler->generated() == 1) {
+    job.completion.prefill_seconds = job.phase.seconds();
+    job.phase.restart();
+  }
+  const std::vector<int32_t>& stops = job.request.stop_ids;
+  const bool is_stop = std::find(stops.begin(), stops.end(), choice.token) != stops.end();
+  job.channel->push({.token = choice.token, .is_stop = is_stop, .logprob = choice.logprob},
+                    choice.top.first(static_cast<size_t>(job.request.top_logprobs)));
+  if (is_stop)
+    finish(job, FinishReason::kStop);
+  else if (job.sampler->generated() == job.max_tokens)
+    finish(job, FinishReason::kLength);
+}
+
+// Everything is given back before the reader hears of the end.
+void Engine::finish(Job& job, FinishReason reason) {
+  if (job.completion.completion_tokens > 0)
+    job.completion.decode_seconds = job.phase.seconds();
+  else if (job.started)
+    job.completion.prefill_seconds = job.phase.seconds();
+  else
+    job.completion.queued_seconds = job.phase.seconds();
+  job.completion.reason = reason;
+  if (job.started) runner_->close(job.sequence);
+  scheduler_->remove(job.id);
+  job.ended = true;
+  job.channel->finish(job.completion);
+}
+
+void Engine::update_status() {
+  const KvCache& kv = runner_->pool().kv;
+  const std::lock_guard lock(mutex_);
+  status_ = {.running = scheduler_->running(),
+             .waiting = scheduler_->waiting() + static_cast<int64_t>(inbox_.size()),
+             .cache_tokens_used = (kv.pages() - kv.free_pages()) * kPageTokens,
+             .cache_tokens = kv.pages() * kPageTokens,
+             .prompt_tokens = prompt_tokens_,
+             .completion_tokens = completion_tokens_};
+}
+
+Engine::Job& Engine::job(int64_t id) {
+  const auto at = std::find_if(jobs_.begin(), jobs_.end(),
+                               [id](const std::unique_ptr<Job>& job) { return job->id == id; });
+  CHECK(at != jobs_.end(), "no job ", id);
+  return **at;
 }
 
 }  // namespace pewter

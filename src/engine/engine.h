@@ -1,61 +1,123 @@
-// Engine: runs requests on a model and streams their tokens. It owns the runner and, for now, works
-// one request after another on the caller's thread; scheduling many at once belongs behind this
-// interface.
+// Engine: runs requests on a model, many at a time, and streams their tokens. It owns one thread,
+// the only one that touches model state: the thread starts what the scheduler lets in, runs the
+// steps it plans, and pushes each token into its request's channel. Requests join and leave between
+// any two steps; what a request says does not depend on its neighbours (the row law).
+//
+// Read next: scheduler.h (what to run), model_runner.h (how), token_stream.h (the reader's side).
 #pragma once
 
 #include <functional>
+#include <thread>
 
 #include "engine/model_runner.h"
-#include "engine/sampler.h"
+#include "engine/scheduler.h"
+#include "engine/step_sampler.h"
+#include "engine/token_stream.h"
 
 namespace pewter {
 
 struct EngineOptions {
-  RunnerOptions runner;
-  int64_t max_context = 0;  // prompt + output of one sequence; 0: what model and cache allow
+  RunnerOptions runner;       // max_sequences run at once and share cache_tokens
+  int64_t max_context = 0;    // prompt + output of one sequence; 0: what model and cache allow
+  int64_t max_waiting = 256;  // requests that may wait for a start; further ones are refused
   // Bits of ids that may be sampled, ⌈vocabulary / 32⌉ words; empty: all below vocab_limit.
   std::vector<uint32_t> token_mask;
   int64_t vocab_limit = 0;  // ids from here on are never sampled; 0: the model's vocabulary
 };
 
+struct EngineStatus {
+  int64_t running = 0, waiting = 0;
+  int64_t cache_tokens_used = 0, cache_tokens = 0;   // positions reserved, and all there are
+  int64_t prompt_tokens = 0, completion_tokens = 0;  // since the engine began
+};
+
+// One token of generate(). `top` lives until the callback returns.
+struct TokenEvent {
+  int32_t token = 0;
+  bool is_stop = false;
+  float logprob = 0;
+  std::span<const TopLogprob> top;  // request.top_logprobs of them
+};
+
 class Engine {
  public:
-  // What the caller hears while a request runs; returning false cancels it within a step.
-  struct Hooks {
-    std::function<bool(const TokenEvent&)> on_token;  // each token as it is chosen
-    std::function<bool(int64_t done, int64_t total)> on_prefill =
-        {};  // after each prefill chunk; may be empty
-  };
-
-  // model, device and ops outlive the engine. Errors: kInvalidArgument (options), and the runner's.
+  // model, device and ops outlive the engine, and are its own while it lives. Errors:
+  // kInvalidArgument (options), and the runner's.
   static Result<std::unique_ptr<Engine>> make(const Qwen35Model& model, Device& device, Ops& ops,
                                               const EngineOptions& options);
+  // Ends what runs or waits as kCancelled.
+  ~Engine();
 
-  // Runs a request to its end. Errors: kInvalidArgument (parameters, empty or too long prompt, ids
-  // outside the vocabulary); a fault while generating ends the request with reason kError instead.
+  // Queues a request. on_news is called on the engine's thread when something has arrived and the
+  // reader had seen all before it, so at most once between two looks; it must return at once and
+  // neither call the engine nor destroy the stream. Errors: kInvalidArgument (check);
+  // kResourceExhausted when the queue is full; kUnavailable after drain().
+  Result<TokenStream> submit(Request request, std::function<void()> on_news = {});
+  // What submit would say of the request itself. Error: kInvalidArgument naming the field: sampling
+  // parameters, empty or too long prompt, ids outside the vocabulary.
+  Status check(const Request& request) const;
+
+  // What the caller hears while a request runs; returning false cancels it.
+  struct Hooks {
+    std::function<bool(const TokenEvent&)> on_token;
+    // Prompt tokens read, and all; chunks that came in quick succession may be told as one.
+    std::function<bool(int64_t done, int64_t total)> on_prefill = {};
+  };
+  // Submits a request and hears it to its end on the caller's thread. Errors are submit's; a fault
+  // while generating ends the request with reason kError instead.
   Result<Completion> generate(const Request& request, const Hooks& hooks);
 
+  // From now on submit refuses; what is queued and running goes on to its end.
+  void drain();
+  // Any thread.
+  EngineStatus status() const;
+
   int64_t max_context() const { return max_context_; }
+  // Only while nothing runs.
   ModelRunner& runner() { return *runner_; }
 
  private:
-  Engine(const Qwen35Model& model, Ops& ops) : model_(model), ops_(ops) {}
-  Status check(const Request& request) const;
-  Completion run(const Request& request, int64_t max_tokens, SequenceState& sequence,
-                 const Hooks& hooks);
-  // Samples row 0 of the runner's logits.
-  int32_t sample(const Sampler& sampler);
+  struct Job;
+  using Jobs = std::vector<std::unique_ptr<Job>>;
+
+  explicit Engine(const Qwen35Model& model);
+  void loop();
+  // Takes new requests from the inbox; waits for one when idle. False: the engine ends.
+  bool receive();
+  void drop_cancelled();
+  void start_jobs();
+  Status start(Job& job);
+  void prefill(const StepPlan& plan);
+  void decode(const StepPlan& plan);
+  // Chooses and publishes a token for each of step_jobs_, whose logits the last step left in order.
+  void choose_tokens();
+  void publish(Job& job, const StepSampler::Choice& choice);
+  void finish(Job& job, FinishReason reason);
+  Job& job(int64_t id);
+  void forget_ended();
+  void update_status();
 
   const Qwen35Model& model_;
-  Ops& ops_;
   EngineOptions options_;
-  std::unique_ptr<ModelRunner> runner_;
   int64_t max_context_ = 0;
-  // Where the sample op writes: token, log-probability, and the most probable tokens.
-  int32_t token_ = 0;
-  float logprob_ = 0;
-  std::array<int32_t, kTopLogprobs> top_tokens_{};
-  std::array<float, kTopLogprobs> top_logprobs_{};
+
+  // The engine thread's own.
+  std::unique_ptr<ModelRunner> runner_;
+  std::optional<StepSampler> sampler_;
+  std::optional<Scheduler> scheduler_;
+  Jobs jobs_;  // waiting and running
+  int64_t next_id_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
+  std::vector<Job*> step_jobs_;
+  std::vector<SequenceRows> step_rows_;
+  std::vector<const Sampler*> step_samplers_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable submitted_;
+  Jobs inbox_;
+  bool draining_ = false, stopping_ = false;
+  EngineStatus status_;
+
+  std::thread thread_;
 };
 
 }  // namespace pewter

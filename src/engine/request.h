@@ -34,26 +34,21 @@ struct Request {
   int64_t min_tokens = 0;         // stop ids are not chosen before this many
   std::vector<int32_t> stop_ids;  // end the sequence when chosen
   bool ignore_stop = false;       // stop ids are never chosen
+  int32_t top_logprobs = 0;       // likeliest tokens reported with each, at most kTopLogprobs
 };
+
+// A token that could have been chosen, and its log-probability.
+using TopLogprob = std::pair<int32_t, float>;
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
-
-// One generated token. Spans live until the callback returns.
-struct TokenEvent {
-  int32_t token = 0;
-  bool is_stop = false;  // one of stop_ids: the last event of the sequence
-  float logprob = 0;     // under the model's unmodified distribution
-  const int32_t* top_tokens =
-      nullptr;  // [kTopLogprobs] by falling probability, -1 past the vocabulary
-  const float* top_logprobs = nullptr;
-};
 
 struct Completion {
   FinishReason reason = FinishReason::kStop;
   Error error;  // with kError
   uint64_t seed = 0;
   int64_t prompt_tokens = 0, completion_tokens = 0;  // the stop token counts
-  double prefill_seconds = 0, decode_seconds = 0;    // decode: after the first token
+  // Waiting to start; from then until the first token; from there to the end.
+  double queued_seconds = 0, prefill_seconds = 0, decode_seconds = 0;
 };
 
 }  // namespace pewter

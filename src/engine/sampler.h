@@ -26,6 +26,9 @@ class Sampler {
   // Records a generated token.
   void push(int32_t token);
 
+  // No push makes edits() longer than this.
+  int64_t most_edits() const { return static_cast<int64_t>(edits_.capacity()); }
+
   int64_t generated() const { return generated_; }
   uint64_t seed() const { return seed_; }
 

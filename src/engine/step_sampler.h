@@ -1,0 +1,52 @@
+// StepSampler: chooses the next token of every sequence of a step with one sample op. It owns the
+// op's inputs and outputs on the device and their copies on the host.
+#pragma once
+
+#include "backend/ops.h"
+#include "engine/sampler.h"
+#include "tensor/buffer.h"
+
+namespace pewter {
+
+class StepSampler {
+ public:
+  struct Options {
+    int64_t rows = 1;  // most sequences in a step
+    int64_t vocab_size = 0;
+    int64_t vocab_limit = 0;  // ids from here on are never chosen
+    // Bits of the ids that may be chosen, ⌈vocabulary / 32⌉ words; empty: all below the limit.
+    std::vector<uint32_t> token_mask;
+  };
+  // device and ops outlive it. Error: kResourceExhausted.
+  static Result<StepSampler> make(Device& device, Ops& ops, const Options& options);
+
+  // Room for so many edits in a step, all sequences together. Error: kResourceExhausted.
+  Status reserve_edits(int64_t edits);
+
+  struct Choice {
+    int32_t token = 0;  // -1: the row's logits are not finite, or nothing is left to choose from
+    float logprob = 0;
+    std::span<const TopLogprob> top;  // [kTopLogprobs], until the next call
+  };
+  // Row i of logits belongs to samplers[i]. The result is valid until the next call.
+  std::span<const Choice> sample(const TensorView& logits,
+                                 std::span<const Sampler* const> samplers);
+
+ private:
+  StepSampler(Device& device, Ops& ops) : device_(&device), ops_(&ops) {}
+
+  Device* device_;
+  Ops* ops_;
+  int64_t vocab_limit_ = 0;
+  // On the device: [rows] parameters, [rows + 1] where each row's edits begin, [rows] masks, edits;
+  // then the results, one block.
+  Buffer parameters_, edit_begin_, masks_, edits_, results_;
+  std::vector<SamplingRow> host_parameters_;
+  std::vector<int32_t> host_edit_begin_;
+  std::vector<LogitEdit> host_edits_;
+  std::vector<int32_t> host_results_;
+  std::vector<Choice> choices_;
+  std::vector<TopLogprob> top_;
+};
+
+}  // namespace pewter
