@@ -1,5 +1,3 @@
-// Every loop keeps twelve accumulators in registers: more than any machine's latency times its
-// units. The empty asm statements keep the compiler from computing the result in advance.
 #include "backend/cpu/peak_loops.h"
 
 #if defined(__x86_64__)
@@ -13,7 +11,7 @@
 namespace pewter {
 namespace {
 
-constexpr int kChains = 12;
+// ---- Reading. Four registers take turns, so that no load waits for an exclusive-or.
 
 uint64_t read_words(const std::byte* from, int64_t bytes) {
   uint64_t a = 0, b = 0, c = 0, d = 0;
@@ -27,36 +25,7 @@ uint64_t read_words(const std::byte* from, int64_t bytes) {
   return a ^ b ^ c ^ d;
 }
 
-// Where no vector multiply-add is known: scalar ones, which the compiler may join into vectors.
-void scalar_f32(int64_t steps) {
-  float sums[kChains] = {};
-  float a = 1e-3f;
-  for (int64_t i = 0; i < steps; ++i) {
-    for (float& sum : sums) sum += a * a;
-    asm volatile("" : "+m"(a));
-  }
-  asm volatile("" : : "r"(sums) : "memory");
-}
-[[maybe_unused]] constexpr PeakLoop kScalar{scalar_f32, 2.0 * kChains, "f32 mul, add", false};
-
-// A body of `chains` accumulators of `Vector`, each stepped by `call(x, a, b)`. A macro, because
-// the target attribute must be on the function that holds the intrinsics.
-#define PEWTER_PEAK_LOOP(name, target_text, Vector, zero, one, call)           \
-  __attribute__((target(target_text))) void name(int64_t steps) {              \
-    Vector x[kChains];                                                         \
-    auto a = one, b = one;                                                     \
-    for (Vector & y : x) y = zero;                                             \
-    for (int64_t i = 0; i < steps; ++i) {                                      \
-      PEWTER_UNROLL for (int k = 0; k < kChains; ++k) x[k] = call(x[k], a, b); \
-      asm volatile("" : PEWTER_REGISTER(a), PEWTER_REGISTER(b));               \
-    }                                                                          \
-    for (Vector & y : x) asm volatile("" : PEWTER_REGISTER(y));                \
-  }
-#define PEWTER_UNROLL _Pragma("GCC unroll 12")
-
 #if defined(__x86_64__)
-
-#define PEWTER_REGISTER(value) "+v"(value)
 
 __attribute__((target("avx512f"))) uint64_t read_avx512(const std::byte* from, int64_t bytes) {
   __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
@@ -86,33 +55,7 @@ __attribute__((target("avx2"))) uint64_t read_avx2(const std::byte* from, int64_
   return read_words(reinterpret_cast<const std::byte*>(lanes), sizeof(lanes));
 }
 
-#define PEWTER_FMA(x, a, b) _mm512_fmadd_ps(a, b, x)
-#define PEWTER_FMA2(x, a, b) _mm256_fmadd_ps(a, b, x)
-PEWTER_PEAK_LOOP(int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(),
-                 _mm512_set1_epi8(3), _mm512_dpbusd_epi32)
-PEWTER_PEAK_LOOP(int8_avx, "avx2,avxvnni", __m256i, _mm256_setzero_si256(), _mm256_set1_epi8(3),
-                 _mm256_dpbusd_avx_epi32)
-PEWTER_PEAK_LOOP(f32_avx512, "avx512f", __m512, _mm512_setzero_ps(), _mm512_set1_ps(1e-3f),
-                 PEWTER_FMA)
-PEWTER_PEAK_LOOP(f32_avx2, "avx2,fma", __m256, _mm256_setzero_ps(), _mm256_set1_ps(1e-3f),
-                 PEWTER_FMA2)
-
-__attribute__((target("avx512f,avx512bf16"))) void bf16_avx512(int64_t steps) {
-  __m512 x[kChains];
-  __m512i a = _mm512_set1_epi32(0x3c003c00), b = a;  // 2^-7 twice
-  for (__m512& y : x) y = _mm512_setzero_ps();
-  for (int64_t i = 0; i < steps; ++i) {
-    PEWTER_UNROLL for (int k = 0; k < kChains; ++k) {
-      x[k] = _mm512_dpbf16_ps(x[k], reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
-    }
-    asm volatile("" : PEWTER_REGISTER(a), PEWTER_REGISTER(b));
-  }
-  for (__m512& y : x) asm volatile("" : PEWTER_REGISTER(y));
-}
-
 #elif defined(__aarch64__)
-
-#define PEWTER_REGISTER(value) "+w"(value)
 
 uint64_t read_neon(const std::byte* from, int64_t bytes) {
   const auto* words = reinterpret_cast<const uint64_t*>(from);
@@ -127,21 +70,80 @@ uint64_t read_neon(const std::byte* from, int64_t bytes) {
   return vgetq_lane_u64(all, 0) ^ vgetq_lane_u64(all, 1);
 }
 
-PEWTER_PEAK_LOOP(int8_dot, "arch=armv8.2-a+dotprod", int32x4_t, vdupq_n_s32(0), vdupq_n_s8(3),
-                 vdotq_s32)
-PEWTER_PEAK_LOOP(int8_mmla, "arch=armv8.2-a+i8mm", int32x4_t, vdupq_n_s32(0), vdupq_n_s8(3),
-                 vmmlaq_s32)
-PEWTER_PEAK_LOOP(bf16_dot, "arch=armv8.2-a+bf16", float32x4_t, vdupq_n_f32(0),
-                 vreinterpretq_bf16_u16(vdupq_n_u16(0x3c00)), vbfdotq_f32)
-PEWTER_PEAK_LOOP(bf16_mmla, "arch=armv8.2-a+bf16", float32x4_t, vdupq_n_f32(0),
-                 vreinterpretq_bf16_u16(vdupq_n_u16(0x3c00)), vbfmmlaq_f32)
-PEWTER_PEAK_LOOP(f32_neon, "arch=armv8-a", float32x4_t, vdupq_n_f32(0), vdupq_n_f32(1e-3f),
-                 vfmaq_f32)
-
 #endif
+
+// ---- Multiplying and adding. A step is one instruction on each of twelve registers, more than any
+// machine's latency times its units. In assembly, because a compiler moves registers around between
+// them, and what is left of the ceiling then depends on its version. All operands are zero.
+
+constexpr int kChains = 12;
 
 // Operations of one step: lanes × 2 × terms of a lane's sum, in every chain.
 constexpr double operations(int lanes, int terms) { return 2.0 * lanes * terms * kChains; }
+
+#define PEWTER_CHAINS(before, after)                                                           \
+  before "0" after "\n\t" before "1" after "\n\t" before "2" after "\n\t" before "3" after     \
+         "\n\t" before "4" after "\n\t" before "5" after "\n\t" before "6" after "\n\t" before \
+         "7" after "\n\t" before "8" after "\n\t" before "9" after "\n\t" before "10" after    \
+         "\n\t" before "11" after "\n\t"
+#define PEWTER_PEAK_LOOP(name, before, after)                                    \
+  void name(int64_t steps) {                                                     \
+    asm volatile(PEWTER_START "1:\n\t" PEWTER_CHAINS(before, after) PEWTER_COUNT \
+                 : "+r"(steps)                                                   \
+                 :                                                               \
+                 : "cc", PEWTER_REGISTERS);                                      \
+  }
+
+#if defined(__x86_64__)
+
+// Clearing the lowest 128 bits clears the whole register.
+#define PEWTER_START \
+  "vpxor %%xmm15, %%xmm15, %%xmm15\n\t" PEWTER_CHAINS("vpxor %%xmm15, %%xmm15, %%xmm", "")
+#define PEWTER_COUNT "dec %0\n\tjnz 1b\n\tvzeroupper"
+#define PEWTER_REGISTERS                                                                   \
+  "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+      "xmm11", "xmm15"
+
+PEWTER_PEAK_LOOP(int8_512, "vpdpbusd %%zmm15, %%zmm15, %%zmm", "")
+PEWTER_PEAK_LOOP(int8_256, "%{vex%} vpdpbusd %%ymm15, %%ymm15, %%ymm", "")
+PEWTER_PEAK_LOOP(bf16_512, "vdpbf16ps %%zmm15, %%zmm15, %%zmm", "")
+PEWTER_PEAK_LOOP(f32_512, "vfmadd231ps %%zmm15, %%zmm15, %%zmm", "")
+PEWTER_PEAK_LOOP(f32_256, "vfmadd231ps %%ymm15, %%ymm15, %%ymm", "")
+
+#elif defined(__aarch64__)
+
+#define PEWTER_START                                                            \
+  ".arch_extension dotprod\n\t.arch_extension i8mm\n\t.arch_extension bf16\n\t" \
+  "movi v15.16b, #0\n\t" PEWTER_CHAINS("movi v", ".16b, #0")
+#define PEWTER_COUNT "subs %0, %0, #1\n\tb.ne 1b"
+#define PEWTER_REGISTERS \
+  "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v15"
+
+PEWTER_PEAK_LOOP(int8_dot, "sdot v", ".4s, v15.16b, v15.16b")
+PEWTER_PEAK_LOOP(int8_matrix, "smmla v", ".4s, v15.16b, v15.16b")
+PEWTER_PEAK_LOOP(bf16_dot, "bfdot v", ".4s, v15.8h, v15.8h")
+PEWTER_PEAK_LOOP(bf16_matrix, "bfmmla v", ".4s, v15.8h, v15.8h")
+PEWTER_PEAK_LOOP(f32_neon, "fmla v", ".4s, v15.4s, v15.4s")
+
+#endif
+
+// Where no vector multiply-add is known.
+void f32_scalar(int64_t steps) {
+  float a = 0, b = 0, c = 0, d = 0, factor = 1e-3f;
+  for (int64_t i = 0; i < steps * kChains / 4; ++i) {
+    a += factor * factor;
+    b += factor * factor;
+    c += factor * factor;
+    d += factor * factor;
+    asm volatile("" : "+m"(factor));
+  }
+  factor = a + b + c + d;
+  asm volatile("" : "+m"(factor));
+}
+
+std::vector<PeakLoop> scalar_loops() {
+  return {{f32_scalar, operations(1, 1), "f32, one at a time", false}};
+}
 
 }  // namespace
 
@@ -156,15 +158,15 @@ ReadLoop read_loop() {
 std::vector<PeakLoop> peak_loops(Arithmetic kind) {
   const bool avx512 = __builtin_cpu_supports("avx512f");
   if (kind == Arithmetic::kInt8Dot && avx512 && __builtin_cpu_supports("avx512vnni"))
-    return {{int8_avx512, operations(16, 4), "vpdpbusd, 512 bits", true}};
+    return {{int8_512, operations(16, 4), "vpdpbusd, 512 bits", true}};
   if (kind == Arithmetic::kInt8Dot && __builtin_cpu_supports("avxvnni"))
-    return {{int8_avx, operations(8, 4), "vpdpbusd, 256 bits", true}};
+    return {{int8_256, operations(8, 4), "vpdpbusd, 256 bits", true}};
   if (kind == Arithmetic::kBF16Dot && avx512 && __builtin_cpu_supports("avx512bf16"))
-    return {{bf16_avx512, operations(16, 2), "vdpbf16ps, 512 bits", true}};
-  if (avx512) return {{f32_avx512, operations(16, 1), "f32 fma, 512 bits", false}};
+    return {{bf16_512, operations(16, 2), "vdpbf16ps, 512 bits", true}};
+  if (avx512) return {{f32_512, operations(16, 1), "f32 fma, 512 bits", false}};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return {{f32_avx2, operations(8, 1), "f32 fma, 256 bits", false}};
-  return {kScalar};
+    return {{f32_256, operations(8, 1), "f32 fma, 256 bits", false}};
+  return scalar_loops();
 }
 
 #elif defined(__aarch64__)
@@ -177,10 +179,10 @@ std::vector<PeakLoop> peak_loops(Arithmetic kind) {
   if (kind == Arithmetic::kInt8Dot && (first & HWCAP_ASIMDDP) != 0)
     loops.push_back({int8_dot, operations(4, 4), "sdot", true});
   if (kind == Arithmetic::kInt8Dot && (second & HWCAP2_I8MM) != 0)
-    loops.push_back({int8_mmla, operations(4, 8), "smmla", true});
+    loops.push_back({int8_matrix, operations(4, 8), "smmla", true});
   if (kind == Arithmetic::kBF16Dot && (second & HWCAP2_BF16) != 0) {
     loops.push_back({bf16_dot, operations(4, 2), "bfdot", true});
-    loops.push_back({bf16_mmla, operations(4, 4), "bfmmla", true});
+    loops.push_back({bf16_matrix, operations(4, 4), "bfmmla", true});
   }
   if (loops.empty()) loops.push_back({f32_neon, operations(4, 1), "f32 fmla", false});
   return loops;
@@ -189,7 +191,7 @@ std::vector<PeakLoop> peak_loops(Arithmetic kind) {
 #else
 
 ReadLoop read_loop() { return read_words; }
-std::vector<PeakLoop> peak_loops(Arithmetic) { return {kScalar}; }
+std::vector<PeakLoop> peak_loops(Arithmetic) { return scalar_loops(); }
 
 #endif
 
