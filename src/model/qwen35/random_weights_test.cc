@@ -108,6 +108,7 @@ TEST(RandomWeightsOf, RepeatedLayersShareMemoryWithTheirKind) {
     EXPECT_EQ(layer.delta.has_value(), config.layer_kinds[i] == LayerKind::kDelta);
     EXPECT_EQ(layer.moe->up.values.data(), weights.layers[i - 4].moe->up.values.data());
   }
+  EXPECT_NE(weights.layers[0].moe->up.values.data(), weights.layers[1].moe->up.values.data());
   const RandomWeightBytes four = random_weight_bytes(device, config, format, 4);
   const RandomWeightBytes all = random_weight_bytes(device, config, format, 0);
   EXPECT_EQ(2 * four.layers, all.layers);
