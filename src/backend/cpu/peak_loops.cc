@@ -112,8 +112,8 @@ PEWTER_PEAK_LOOP(f32_256, "vfmadd231ps %%ymm15, %%ymm15, %%ymm", "")
 
 #elif defined(__aarch64__)
 
-#define PEWTER_START                                                            \
-  ".arch_extension dotprod\n\t.arch_extension i8mm\n\t.arch_extension bf16\n\t" \
+#define PEWTER_START                                                                   \
+  ".arch armv8.2-a+dotprod+i8mm+bf16\n\t" /* what the assembler takes, from here on */ \
   "movi v15.16b, #0\n\t" PEWTER_CHAINS("movi v", ".16b, #0")
 #define PEWTER_COUNT "subs %0, %0, #1\n\tb.ne 1b"
 #define PEWTER_REGISTERS \
