@@ -30,6 +30,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& value) override { return add(Json(std::move(value))); }
   bool binary(binary_t&) override { return false; }
   bool key(string_t& value) override {
+    if (static_cast<int64_t>(stack_.back().as_object().size()) >= options_.max_keys) {
+      error_ = str_cat("an object has more than ", options_.max_keys, " keys");
+      return false;
+    }
     keys_.back() = std::move(value);
     return true;
   }
@@ -54,6 +58,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   bool add(Json value) {
+    if (++values_ > options_.max_values) {
+      error_ = str_cat("more than ", options_.max_values, " values");
+      return false;
+    }
     if (stack_.empty()) {
       root_ = std::move(value);
     } else if (stack_.back().is_array()) {
@@ -112,6 +120,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Json> stack_;
   std::vector<std::string> keys_;
   Json root_;
+  int64_t values_ = 0;
   std::string error_;
 };
 

@@ -30,6 +30,17 @@ TEST(Json, RejectsBadTextWithItsPlace) {
   EXPECT_NE(Json::parse(std::string(300, '[')).error().message.find("deeper"), std::string::npos);
 }
 
+TEST(Json, CountsKeysAndValues) {
+  EXPECT_TRUE(Json::parse(R"({"a":1,"b":{"c":1,"d":2}})", {.max_keys = 2}));
+  EXPECT_NE(Json::parse(R"([{"a":1,"b":1,"c":1}])", {.max_keys = 2})
+                .error()
+                .message.find("an object has more than 2 keys"),
+            std::string::npos);
+  EXPECT_TRUE(Json::parse("[1,2]", {.max_values = 3}));
+  EXPECT_NE(Json::parse("[1,2,3]", {.max_values = 3}).error().message.find("more than 3 values"),
+            std::string::npos);
+}
+
 TEST(Json, DuplicateKeysLastWinsOrRefused) {
   EXPECT_EQ(Json::parse(R"({"a":1,"b":2,"a":3})").value().dump(), R"({"a":3,"b":2})");
   const auto refused = Json::parse(R"({"a":1,"a":3})", {.reject_duplicate_keys = true});
