@@ -52,7 +52,7 @@ void log_request(const ServedRequest& served) {
   const std::string& path = served.request.path;
   const bool probe = path == "/health" || path == "/ping" || path == "/v1/health";
   if (probe && served.status == 200) return;
-  LOG_INFO(served.request.peer, " ", server::quoted(served.request.method + " " + path), " ",
+  LOG_INFO(served.request.peer, " ", server::safe_quote(served.request.method + " " + path), " ",
            served.status == 0 ? "-" : str_cat(served.status), served.aborted ? " aborted" : "",
            ", ", server::fixed(served.seconds, 3), " s", served.note.empty() ? "" : ", ",
            served.note, ", ", served.request.id);

@@ -208,6 +208,7 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
   served->parse_reasoning = reasoning_parser.value_or("qwen3") != "none";
   served->stop_in_reasoning = stop_in_reasoning;
   served->strict_max_tokens = strict_max_tokens;
+  served->fingerprint = "pewter-" PEWTER_VERSION;
   served->created = static_cast<int64_t>(std::time(nullptr));
   return server::Model(std::move(served));
 }

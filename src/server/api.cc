@@ -34,6 +34,17 @@ bool is_json(const HttpRequest& request) {
   return type.size() > 5 && equal_ignoring_case(type.substr(type.size() - 5), "+json");
 }
 
+// Numbers only: what people write to a model is not for the log.
+std::string describe(const GenerationPlan& plan) {
+  const Request& request = plan.choices.front().request;
+  const SamplingParams& sampling = request.sampling;
+  return str_cat(plan.choices.size(), plan.stream ? " streamed" : "", " answers, ",
+                 plan.prompt_tokens, " prompt tokens, max_tokens ", request.max_tokens,
+                 ", temperature ", sampling.temperature, ", top_p ", sampling.top_p, ", top_k ",
+                 sampling.top_k, ", presence_penalty ", sampling.presence_penalty, ", seed ",
+                 sampling.seed ? str_cat(*sampling.seed) : "any");
+}
+
 }  // namespace
 
 void log_unread(const std::vector<std::string>& fields) {
@@ -42,8 +53,8 @@ void log_unread(const std::vector<std::string>& fields) {
   static std::set<std::string> told;
   for (const std::string& field : fields) {
     const std::lock_guard lock(mutex);
-    if (told.size() < kMostNames && told.insert(quoted(field)).second)
-      LOG_INFO("requests have a field ", quoted(field), " that means nothing here: ignored");
+    if (told.size() < kMostNames && told.insert(safe_quote(field)).second)
+      LOG_INFO("requests have a field ", safe_quote(field), " that means nothing here: ignored");
   }
 }
 
@@ -53,7 +64,7 @@ Api::Api(ApiOptions options)
     const State state = this->state();
     if (state.model && state.problem.empty())
       return exchange->respond({.body = "{\"status\":\"ok\"}"});
-    exchange->respond(error_response({ErrorCode::kUnavailable, state.problem}));
+    respond_error(exchange, {ErrorCode::kUnavailable, state.problem});
   };
   for (const char* path : {"/health", "/v1/health", "/ping"}) router_.add("GET", path, health);
   router_.add("GET", "/version", [this](const std::shared_ptr<Exchange>& exchange) {
@@ -132,16 +143,20 @@ void Api::add(std::string method, std::string path, Endpoint endpoint) {
 void Api::run(const std::shared_ptr<Exchange>& exchange, Endpoint endpoint) {
   const State state = this->state();
   if (!state.problem.empty())
-    return exchange->respond(error_response({ErrorCode::kUnavailable, state.problem}));
+    return respond_error(exchange, {ErrorCode::kUnavailable, state.problem});
   if (exchange->request().method == "POST" && !is_json(exchange->request()))
     return exchange->respond(
         {.status = 415,
          .body = error_body(415, "BadRequestError", "want Content-Type: application/json")});
-  workers_.run([exchange, endpoint, model = state.model] {
+  const bool log = options_.log_requests;
+  workers_.run([exchange, endpoint, log, model = state.model] {
     // Copied into the function that goes back, so it is held by a pointer.
     const auto outcome = std::make_shared<Result<Outcome>>(endpoint(exchange->request(), model));
+    if (const auto* plan = *outcome ? std::get_if<GenerationPlan>(&**outcome) : nullptr;
+        plan != nullptr && log)
+      LOG_INFO(exchange->request().id, " asks for ", describe(*plan));
     exchange->executor()([exchange, outcome] {
-      if (!*outcome) return exchange->respond(error_response(outcome->error()));
+      if (!*outcome) return respond_error(exchange, outcome->error());
       if (HttpResponse* response = std::get_if<HttpResponse>(&**outcome))
         return exchange->respond(std::move(*response));
       start_generation(exchange, std::get<GenerationPlan>(std::move(**outcome)));

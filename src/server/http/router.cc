@@ -19,7 +19,8 @@ void Router::add(std::string method, std::string path, Handler handler) {
 
 void Router::dispatch(const std::shared_ptr<Exchange>& exchange) const {
   const HttpRequest& request = exchange->request();
-  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  std::string_view method = request.method;
+  if (method == "HEAD") method = "GET";
   std::string allowed;
   for (const Route& route : routes_) {
     if (!matches(route.path, request.path)) continue;

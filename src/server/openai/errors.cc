@@ -68,7 +68,12 @@ HttpResponse error_response(const Error& error) {
   return response;
 }
 
-std::string quoted(std::string_view text) {
+void respond_error(const std::shared_ptr<Exchange>& exchange, const Error& error) {
+  exchange->note(error.message);
+  exchange->respond(error_response(error));
+}
+
+std::string safe_quote(std::string_view text) {
   std::string out = "\"";
   size_t characters = 0;
   while (!text.empty() && characters < kLongestQuote) {

@@ -13,11 +13,13 @@ namespace pewter::server {
 std::string_view field_of(std::string_view message);
 
 HttpResponse error_response(const Error& error);
+// Answers with it, and says why in the log.
+void respond_error(const std::shared_ptr<Exchange>& exchange, const Error& error);
 // The same as the body of an SSE event.
 std::string error_event_body(const Error& error);
 
 // A text of a client's in a message: quoted, cut to 64 characters, without control characters.
-std::string quoted(std::string_view text);
+std::string safe_quote(std::string_view text);
 
 Error bad_request(std::string message);  // kInvalidArgument
 

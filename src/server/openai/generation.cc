@@ -232,7 +232,7 @@ void start_generation(const std::shared_ptr<Exchange>& exchange, GenerationPlan 
   // this returns.
   exchange->attach(generation);
   if (const Status status = generation->submit(); !status)
-    return exchange->respond(error_response(status.error()));
+    return respond_error(exchange, status.error());
   if (stream) generation->start_stream();
 }
 

@@ -38,7 +38,7 @@ Status read_logit_bias(Fields& fields, SamplingParams& sampling) {
     int32_t id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0)
-      return bad_request(str_cat("logit_bias: the key ", quoted(key), " is no token id"));
+      return bad_request(str_cat("logit_bias: the key ", safe_quote(key), " is no token id"));
     if (!bias.is_number()) return bad_request("logit_bias: want a number for every token id");
     const double value = bias.as_double();
     if (!(value >= -100 && value <= 100))
@@ -105,7 +105,7 @@ Status read_generation(Fields& fields, const SamplingParams& defaults, Generatio
     TRY(inner.read("type", type));
     if (type != "text")
       return Error{ErrorCode::kUnsupported, str_cat("response_format: this server knows no type ",
-                                                    quoted(type), " yet, only \"text\"")};
+                                                    safe_quote(type), " yet, only \"text\"")};
   }
   return {};
 }

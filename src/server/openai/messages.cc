@@ -40,7 +40,7 @@ Result<std::string> part_text(const Json& part, const std::string& path) {
     return Error{ErrorCode::kUnsupported,
                  str_cat(path, ": ", medium, " parts are not supported by this server yet")};
   if (!type.empty() && !is_text_part(type))
-    return bad_request(str_cat(path, ": unknown type ", quoted(type), "; want \"text\""));
+    return bad_request(str_cat(path, ": unknown type ", safe_quote(type), "; want \"text\""));
   std::optional<std::string> text;
   TRY(fields.read(type == "refusal" ? "refusal" : "text", text));
   if (!text) return bad_request(str_cat(path, ".text: missing"));
@@ -145,7 +145,7 @@ Result<Json> normalise_message(const Json& message, const std::string& path) {
   if (role == "developer") role = "system";
   if (role == "function") role = "tool";
   if (role != "system" && role != "user" && role != "assistant" && role != "tool")
-    return bad_request(str_cat(path, ".role: unknown role ", quoted(role)));
+    return bad_request(str_cat(path, ".role: unknown role ", safe_quote(role)));
   const bool may_lack_content = role == "assistant";
   if (!may_lack_content && message.find("content") == nullptr)
     return bad_request(path + ".content: missing");

@@ -34,8 +34,9 @@ Status cut_after_last_message(const ChatInput& chat, RenderedPrompt& prompt) {
 
 Status ServedModel::check_name(const std::optional<std::string>& name) const {
   if (!name || std::ranges::find(names, *name) != names.end()) return {};
-  return Error{ErrorCode::kNotFound, str_cat("model: there is no model ", quoted(*name), " here; ",
-                                             quoted(this->name()), " is what is served")};
+  return Error{ErrorCode::kNotFound,
+               str_cat("model: there is no model ", safe_quote(*name), " here; ",
+                       safe_quote(this->name()), " is what is served")};
 }
 
 Result<RenderedPrompt> ServedModel::render(const ChatInput& chat) const {
