@@ -39,7 +39,7 @@ TEST(ChatSchema, ReadsEveryField) {
       "ignore_eos":true,"stop":["a","","b"],"stop_token_ids":[3],"skip_special_tokens":false,
       "include_stop_str_in_output":true,"return_token_ids":true,"logprobs":true,"top_logprobs":5,
       "include_reasoning":false,"chat_template_kwargs":{"enable_thinking":false},
-      "add_generation_prompt":true,"user":"u","x_unknown":1,"tools":[]})");
+      "add_generation_prompt":true,"user":"u","x_unknown":1,"tools":[])");
   const GenerationFields& fields = request.generation;
   EXPECT_EQ(fields.model, "m");
   EXPECT_TRUE(fields.stream && fields.include_usage && fields.continuous_usage);
