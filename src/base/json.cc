@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/utf8.h"
+
 namespace pewter {
 namespace {
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
+
 namespace pewter {
 namespace {
 
@@ -27,6 +29,11 @@ TEST(Json, RejectsBadTextWithItsPlace) {
   EXPECT_FALSE(Json::parse("[1] x").has_value());
   EXPECT_FALSE(Json::parse("\"\xff\"").has_value());
   EXPECT_FALSE(Json::parse("[NaN]").has_value());
+  // The message quotes what it read last, which may end within a character.
+  EXPECT_TRUE(is_valid_utf8(Json::parse("{\xe2\x80\x9c"
+                                        "a}")
+                                .error()
+                                .message));
   EXPECT_NE(Json::parse(std::string(300, '[')).error().message.find("deeper"), std::string::npos);
 }
 

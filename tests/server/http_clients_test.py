@@ -169,8 +169,9 @@ class Life(unittest.TestCase):
 
     def read_all(self, connection) -> bytes:
         data = b""
-        while piece := connection.recv(65536):
-            data += piece
+        with connection:
+            while piece := connection.recv(65536):
+                data += piece
         return data
 
     def test_sigterm_lets_answers_end(self):
