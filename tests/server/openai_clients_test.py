@@ -1,5 +1,8 @@
 """The server as users of the openai package meet it."""
 
+import pathlib
+import re
+import subprocess
 import sys
 import unittest
 
@@ -99,6 +102,20 @@ class OpenAI(unittest.TestCase):
         self.assertEqual(bad.exception.param, "messages[0].content[0]")
         with self.assertRaises(openai.AuthenticationError):
             openai.OpenAI(base_url=self.server.url("/v1"), api_key="wrong", max_retries=0).models.list()
+
+
+class Demo(unittest.TestCase):
+    def test_printed_lines_work(self):
+        """What ./dev demo prints for curl and for Python, run as printed but for the port."""
+        dev = pathlib.Path(__file__).resolve().parents[2] / "dev"
+        printed = re.search(r"<<'CLIENTS'\n(.*?)\nCLIENTS\n", dev.read_text(), re.DOTALL).group(1)
+        with Server(PROGRAM, "--override-generation-config", '{"temperature": 0}', name="demo") as server:
+            printed = printed.replace(":8000", f":{server.port}")
+            curl = re.search(r"^curl .*?\n\n", printed, re.DOTALL | re.MULTILINE).group(0)
+            python = printed[printed.index("from openai"):]
+            for command in (["bash", "-c", curl], [sys.executable, "-c", python]):
+                done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+                self.assertIn("Paris", done.stdout, done.stderr)
 
 
 if __name__ == "__main__":

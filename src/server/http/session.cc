@@ -3,15 +3,13 @@
 #include "server/http/session.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <charconv>
-#include <random>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "server/http/error_body.h"
+#include "server/http/wire.h"
 
 namespace pewter::server {
 namespace {
@@ -20,22 +18,7 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using Parser = http::request_parser<http::string_body>;
 
-constexpr size_t kLongestId = 128;
-
 std::string_view view(beast::string_view text) { return {text.data(), text.size()}; }
-
-// Ids go back into a header and into the log: anything but visible ASCII is replaced by a new one.
-std::string request_id(const std::string* given) {
-  const auto visible = [](char c) { return c > ' ' && c < 0x7f; };
-  if (given != nullptr && !given->empty() && given->size() <= kLongestId &&
-      std::all_of(given->begin(), given->end(), visible))
-    return *given;
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  std::string id = "req-";
-  for (uint64_t bits = random(), i = 0; i < 16; ++i, bits >>= 4)
-    id += "0123456789abcdef"[bits & 15];
-  return id;
-}
 
 class Session;
 
@@ -126,6 +109,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
     parser_->header_limit(static_cast<uint32_t>(service_.limits.header_bytes));
     parser_->body_limit(static_cast<uint64_t>(service_.limits.body_bytes));
     parser_->eager(false);
+    id_.clear();
     state_ = State::kHead;
     last_input_ = request_begin_ = Clock::now();
   }
@@ -136,8 +120,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   void serve();
   void refuse(int status, std::string_view type, std::string_view message);
   void refuse_parse(const beast::error_code& error);
-  std::string head_of(const HttpResponse& response, const std::string& framing) const;
-  std::string framing_of_whole(size_t body_bytes) const;
+  void append_head(const HttpResponse& response, Framing framing);
 
   // Of the exchange being served.
   void respond(HttpResponse response);
@@ -310,7 +293,7 @@ void Session::refuse(int status, std::string_view type, std::string_view message
   keep_alive_ = is_head_ = false;
   if (id_.empty()) id_ = request_id(nullptr);
   const HttpResponse response{.status = status, .body = error_body(status, type, message)};
-  output_ += head_of(response, framing_of_whole(response.body.size()));
+  append_head(response, Framing::kLength);
   output_ += response.body;
   if (service_.served) {
     const HttpRequest unread{.method = "-", .path = "-", .id = id_, .peer = peer_};
@@ -321,30 +304,13 @@ void Session::refuse(int status, std::string_view type, std::string_view message
   close(/*linger=*/true);
 }
 
-std::string Session::framing_of_whole(size_t body_bytes) const {
-  return str_cat("Content-Length: ", body_bytes, "\r\n");
-}
-
-std::string Session::head_of(const HttpResponse& response, const std::string& framing) const {
-  std::string head =
-      str_cat("HTTP/1.1 ", response.status, " ", reason_phrase(response.status), "\r\n");
-  const auto add = [&head](std::string_view name, std::string_view value) {
-    head += name;
-    head += ": ";
-    head += value;
-    head += "\r\n";
-  };
-  if (!response.content_type.empty()) add("Content-Type", response.content_type);
-  head += framing;
-  for (const auto& [name, value] : response.headers) add(name, value);
-  for (const auto& [name, value] : service_.headers) add(name, value);
-  add("X-Request-Id", id_);
-  if (!keep_alive_)
-    add("Connection", "close");
-  else if (is_http10_)
-    add("Connection", "keep-alive");
-  head += "\r\n";
-  return head;
+void Session::append_head(const HttpResponse& response, Framing framing) {
+  server::append_head(output_, response,
+                      {.framing = framing,
+                       .common = service_.headers,
+                       .id = id_,
+                       .close = !keep_alive_,
+                       .keep_alive = keep_alive_ && is_http10_});
 }
 
 void Session::respond(HttpResponse response) {
@@ -352,8 +318,7 @@ void Session::respond(HttpResponse response) {
   if (input_ended_ || (service_.draining && service_.draining())) keep_alive_ = false;
   status_ = response.status;
   // 204 has no body and says nothing about one.
-  output_ +=
-      head_of(response, status_ == 204 ? std::string() : framing_of_whole(response.body.size()));
+  append_head(response, status_ == 204 ? Framing::kNone : Framing::kLength);
   if (!is_head_) output_ += response.body;
   complete();
 }
@@ -364,7 +329,7 @@ void Session::start_stream(HttpResponse head) {
   streaming_ = true;
   chunked_ = !is_http10_;
   if (is_http10_ || (service_.draining && service_.draining())) keep_alive_ = false;
-  output_ += head_of(head, chunked_ ? "Transfer-Encoding: chunked\r\n" : "");
+  append_head(head, chunked_ ? Framing::kChunked : Framing::kToEnd);
   send(head.body);
   changed_();
 }
@@ -372,14 +337,10 @@ void Session::start_stream(HttpResponse head) {
 void Session::send(std::string_view bytes) {
   CHECK(streaming_, "a piece of an answer that has not begun");
   if (bytes.empty() || is_head_) return;
-  if (chunked_) {
-    std::array<char, 16> hex;
-    const auto end = std::to_chars(hex.data(), hex.data() + hex.size(), bytes.size(), 16).ptr;
-    output_.append(hex.data(), end);
-    output_ += "\r\n";
-  }
-  output_ += bytes;
-  if (chunked_) output_ += "\r\n";
+  if (chunked_)
+    append_chunk(output_, bytes);
+  else
+    output_ += bytes;
   if (static_cast<int64_t>(output_.size() + in_flight_) > service_.limits.unsent_bytes) {
     LOG_WARNING(peer_, ": the client is ", output_.size() + in_flight_,
                 " bytes behind its stream and is dropped");
@@ -390,7 +351,7 @@ void Session::send(std::string_view bytes) {
 
 void Session::finish() {
   CHECK(streaming_, "the end of an answer that has not begun");
-  if (chunked_ && !is_head_) output_ += "0\r\n\r\n";
+  if (chunked_ && !is_head_) append_last_chunk(output_);
   complete();
 }
 
