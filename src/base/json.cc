@@ -50,7 +50,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
       const std::string what = exception.what();
       const size_t at = what.find("at line");
       error_ = at == std::string::npos ? str_cat("not valid JSON near byte ", position)
-                                       : str_cat("not valid JSON ", what.substr(at));
+                                       : "not valid JSON " + replace_invalid_utf8(what.substr(at));
     }
     return false;
   }
