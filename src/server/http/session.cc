@@ -91,7 +91,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
     if (input_ended_ || broken_) return false;
     return state_ == State::kClosed
                ? lingers_
-               : static_cast<int64_t>(input_.size()) < service_.limits.ahead_bytes + kReadAhead;
+               : static_cast<int64_t>(input_.size()) <= service_.limits.ahead_bytes;
   }
   std::string& output() override { return output_; }
   void set_in_flight(size_t bytes) override { in_flight_ = bytes; }
@@ -102,7 +102,6 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
  private:
   friend class SessionExchange;
   enum class State { kHead, kBody, kServing, kClosed };
-  static constexpr int64_t kReadAhead = 1;
 
   void start_request() {
     parser_.emplace();
