@@ -31,7 +31,7 @@ RunningServer::RunningServer(const Options& options)
 }
 
 bool RunningServer::is_idle_within(std::chrono::milliseconds time) const {
-  const auto end = std::chrono::steady_clock::now() + time;
+  const auto end = std::chrono::steady_clock::now() + kSlowness * time;
   while (true) {
     const EngineStatus status = loaded->engine->status();
     if (status.running == 0 && status.waiting == 0 && http->busy() == 0) return true;

@@ -7,6 +7,13 @@
 
 namespace pewter::server_test {
 
+// Sanitizers make everything slower: limits of time count in these units.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr int kSlowness = 20;
+#else
+inline constexpr int kSlowness = 1;
+#endif
+
 struct RunningServer {
   struct Options {
     int64_t max_sequences = 8, max_waiting = 256, max_context = 0, chunk_rows = 512;
@@ -21,7 +28,7 @@ struct RunningServer {
   RunningServer() : RunningServer(Options{}) {}
 
   int port() const { return http->port(); }
-  // Waits until the engine has nothing to do; false when it takes longer.
+  // Waits until the engine has nothing to do; false when it takes longer (times kSlowness).
   bool is_idle_within(std::chrono::milliseconds time) const;
 
   std::unique_ptr<LoadedModel> loaded;
