@@ -34,6 +34,7 @@ class Signals {
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
+    ::signal(SIGPIPE, SIG_IGN);  // whoever read the log may leave
   }
   ~Signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   // True when one came within the time.

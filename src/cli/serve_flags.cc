@@ -167,7 +167,7 @@ ModelOptions ServeFlags::model_options() const {
   options.runner.chunk_rows = chunk_rows.value_or(options.runner.chunk_rows);
   options.max_waiting = max_waiting.value_or(options.max_waiting);
   options.chat_template = chat_template.value_or("");
-  if (cache_bytes) options.cache_bytes = *parse_bytes(*cache_bytes);
+  if (cache_bytes) options.cache_bytes = parse_bytes(*cache_bytes).value_or(0);  // checked
   return options;
 }
 

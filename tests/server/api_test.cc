@@ -253,6 +253,10 @@ TEST_F(Api, StreamsCompletions) {
       texts += c.find("text")->as_string().empty() ? 0 : 1;
   EXPECT_GE(texts, 15);
   EXPECT_EQ(usage(events[2], "completion_tokens"), 3);
+  for (const Json& event : stream("/v1/chat/completions",
+                                  chat(R"(,"stream":true,"stream_options":{"include_usage":true,)"
+                                       R"("continuous_usage_stats":true})")))
+    EXPECT_NE(event.find("usage"), nullptr) << event.dump();
   EXPECT_EQ(usage(events.back(), "completion_tokens"), 16);
 }
 

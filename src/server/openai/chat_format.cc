@@ -18,7 +18,7 @@ class ChatFormat final : public ResponseFormat {
   Wants wants() const override {
     return {.records = options_.logprobs, .token_ids = options_.return_token_ids};
   }
-  void begin(const Choice& choice, std::string& out) override;
+  void begin(const Choice& choice, const Usage* usage, std::string& out) override;
   void token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
              const Usage* usage, std::string& out) override;
   void end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
@@ -143,12 +143,12 @@ void ChatFormat::append_logprobs(std::string& out, const std::vector<TokenRecord
   out += "]}";
 }
 
-void ChatFormat::begin(const Choice& choice, std::string& out) {
+void ChatFormat::begin(const Choice& choice, const Usage* usage, std::string& out) {
   std::string event = open(choice);
   event += "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]";
   if (!prompt_told_) append_prompt_ids(event);
   prompt_told_ = true;
-  close(event, nullptr, "", out);
+  close(event, usage, "", out);
 }
 
 void ChatFormat::token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,

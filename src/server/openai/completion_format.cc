@@ -30,12 +30,12 @@ class CompletionFormat final : public ResponseFormat {
   Wants wants() const override {
     return {.records = options_.logprobs >= 0, .token_ids = options_.return_token_ids};
   }
-  void begin(const Choice& choice, std::string& out) override {
+  void begin(const Choice& choice, const Usage* usage, std::string& out) override {
     // With echo the prompt comes first; otherwise nothing has to be said before the first token.
     if (!options_.echo) return;
     std::string event = open(choice, options_.prompt_texts[choice.prompt_index]);
     event += ",\"logprobs\":null,\"finish_reason\":null}]";
-    close(event, nullptr, "", out);
+    close(event, usage, "", out);
   }
   void token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
              const Usage* usage, std::string& out) override {

@@ -29,6 +29,10 @@ class Generation final : public Activity, public std::enable_shared_from_this<Ge
  private:
   // Looks at what choice i has to say.
   void pump(size_t i);
+  void begin(const Choice& choice) {
+    const Usage now = usage();
+    plan_.format->begin(choice, plan_.continuous_usage ? &now : nullptr, out_);
+  }
   void hear(Choice& choice, const StreamToken& token, std::span<const TopLogprob> top);
   void end_choice(size_t i, Completion completion);
   void fail(const Error& error);
@@ -103,7 +107,7 @@ void Generation::pump(size_t i) {
 }
 
 void Generation::hear(Choice& choice, const StreamToken& token, std::span<const TopLogprob> top) {
-  if (plan_.stream && !choice.begun) plan_.format->begin(choice, out_);
+  if (plan_.stream && !choice.begun) begin(choice);
   if (!choice.begun && choice.completion.prefill_seconds == 0)
     choice.completion.prefill_seconds = watch_.seconds();
   choice.begun = true;
@@ -151,7 +155,7 @@ void Generation::end_choice(size_t i, Completion completion) {
   choice.finish_reason = choice.completion.reason == FinishReason::kStop ? "stop" : "length";
   choice.ended = true;
 
-  if (plan_.stream && !choice.begun) plan_.format->begin(choice, out_);
+  if (plan_.stream && !choice.begun) begin(choice);
   const OutputDelta rest = choice.text.finish();
   choice.reasoning += rest.reasoning;
   choice.content += rest.answer;

@@ -52,8 +52,8 @@ class ResponseFormat {
   virtual ~ResponseFormat() = default;
   virtual Wants wants() const = 0;
   // Before the first token of a choice.
-  virtual void begin(const Choice& choice, std::string& out) = 0;
-  // A token; delta is the text it completed.
+  virtual void begin(const Choice& choice, const Usage* usage, std::string& out) = 0;
+  // A token; delta is the text it completed. usage: so far, where every event tells it.
   virtual void token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
                      const Usage* usage, std::string& out) = 0;
   // The end of a choice; delta is the text that had been held back. `tail`: more for the event's
