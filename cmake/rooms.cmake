@@ -1,7 +1,7 @@
 # How rooms, tests and fuzz targets are declared.
 #
 #   pewter_room(NAME SOURCES a.cc … DEPENDS room … [LIBRARIES Foo::foo …])   a static library pewter_NAME
-#   pewter_test(NAME LABEL unit|unit-threads|op|golden|engine SOURCES … DEPENDS room …)   a GoogleTest program, run by ctest
+#   pewter_test(NAME LABEL unit|unit-threads|op|golden|engine|cli|server SOURCES … DEPENDS room …)   a GoogleTest program, run by ctest
 #   pewter_fuzz(NAME SOURCES … DEPENDS room …)                               a libFuzzer program (clang, PEWTER_FUZZ)
 
 add_library(pewter_flags INTERFACE)
@@ -37,7 +37,7 @@ function(pewter_test name)
     set(TEST_TIMEOUT 900)
   endif()
   add_executable(${name} ${TEST_SOURCES})
-  if(TEST_LABEL MATCHES "engine|threads")
+  if(TEST_LABEL MATCHES "engine|threads|server")
     add_dependencies(thread_tests ${name})
   endif()
   list(TRANSFORM TEST_DEPENDS PREPEND pewter_)

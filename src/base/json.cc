@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/utf8.h"
+
 namespace pewter {
 namespace {
 
@@ -30,6 +32,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& value) override { return add(Json(std::move(value))); }
   bool binary(binary_t&) override { return false; }
   bool key(string_t& value) override {
+    if (static_cast<int64_t>(stack_.back().as_object().size()) >= options_.max_keys) {
+      error_ = str_cat("an object has more than ", options_.max_keys, " keys");
+      return false;
+    }
     keys_.back() = std::move(value);
     return true;
   }
@@ -44,7 +50,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
       const std::string what = exception.what();
       const size_t at = what.find("at line");
       error_ = at == std::string::npos ? str_cat("not valid JSON near byte ", position)
-                                       : str_cat("not valid JSON ", what.substr(at));
+                                       : "not valid JSON " + replace_invalid_utf8(what.substr(at));
     }
     return false;
   }
@@ -54,6 +60,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   bool add(Json value) {
+    if (++values_ > options_.max_values) {
+      error_ = str_cat("more than ", options_.max_values, " values");
+      return false;
+    }
     if (stack_.empty()) {
       root_ = std::move(value);
     } else if (stack_.back().is_array()) {
@@ -112,6 +122,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Json> stack_;
   std::vector<std::string> keys_;
   Json root_;
+  int64_t values_ = 0;
   std::string error_;
 };
 

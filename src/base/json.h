@@ -40,11 +40,13 @@ class Json {
   Json(Object value) : value_(std::move(value)) {}              // NOLINT
 
   // Parses strict JSON (RFC 8259, UTF-8). Errors name the byte offset. Duplicate keys: the last one
-  // wins, in the first one's place, unless reject_duplicate_keys. Nesting deeper than max_depth is
-  // an error.
+  // wins, in the first one's place, unless reject_duplicate_keys. Passing one of the limits is an
+  // error: nesting, keys of one object, and values in all (each takes memory, however short it is).
   struct ParseOptions {
     bool reject_duplicate_keys = false;
     int max_depth = 256;
+    int64_t max_keys = INT64_MAX;
+    int64_t max_values = INT64_MAX;
   };
   static Result<Json> parse(std::string_view text, const ParseOptions& options);
   static Result<Json> parse(std::string_view text) { return parse(text, ParseOptions{}); }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
+
 namespace pewter {
 namespace {
 
@@ -27,7 +29,23 @@ TEST(Json, RejectsBadTextWithItsPlace) {
   EXPECT_FALSE(Json::parse("[1] x").has_value());
   EXPECT_FALSE(Json::parse("\"\xff\"").has_value());
   EXPECT_FALSE(Json::parse("[NaN]").has_value());
+  // The message quotes what it read last, which may end within a character.
+  EXPECT_TRUE(is_valid_utf8(Json::parse("{\xe2\x80\x9c"
+                                        "a}")
+                                .error()
+                                .message));
   EXPECT_NE(Json::parse(std::string(300, '[')).error().message.find("deeper"), std::string::npos);
+}
+
+TEST(Json, CountsKeysAndValues) {
+  EXPECT_TRUE(Json::parse(R"({"a":1,"b":{"c":1,"d":2}})", {.max_keys = 2}));
+  EXPECT_NE(Json::parse(R"([{"a":1,"b":1,"c":1}])", {.max_keys = 2})
+                .error()
+                .message.find("an object has more than 2 keys"),
+            std::string::npos);
+  EXPECT_TRUE(Json::parse("[1,2]", {.max_values = 3}));
+  EXPECT_NE(Json::parse("[1,2,3]", {.max_values = 3}).error().message.find("more than 3 values"),
+            std::string::npos);
 }
 
 TEST(Json, DuplicateKeysLastWinsOrRefused) {

@@ -81,6 +81,19 @@ class CliFlags final : public Flags {
     };
     finish(app_.add_option_function<std::string>(name, read, help), what);
   }
+  void option(const std::string& name, const std::string& what, std::vector<std::string>& into,
+              const std::string& help) override {
+    app_.add_option_function<std::vector<std::string>>(
+            name,
+            [&into](const std::vector<std::string>& given) {
+              into.insert(into.end(), given.begin(), given.end());
+            },
+            help)
+        ->option_text(what)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group(group_);
+  }
   void token_count(const std::string& name, std::optional<int64_t>& into,
                    const std::string& help) override {
     const auto read = [name, &into](const std::string& text) {

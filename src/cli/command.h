@@ -44,6 +44,9 @@ class Flags {
                       std::optional<int64_t>& into, const std::string& help) = 0;
   virtual void option(const std::string& name, const std::string& what,
                       std::optional<uint64_t>& into, const std::string& help) = 0;
+  // May be given several times, and is added each time.
+  virtual void option(const std::string& name, const std::string& what,
+                      std::vector<std::string>& into, const std::string& help) = 0;
   // A number of tokens: 4096, or 32k = 32 · 1024.
   virtual void token_count(const std::string& name, std::optional<int64_t>& into,
                            const std::string& help) = 0;

@@ -7,6 +7,8 @@ namespace pewter {
 std::span<const CommandEntry> commands() {
   static constexpr std::array kCommands = {
       CommandEntry{"run", "Answer a prompt, or chat when there is none", &make_run_command},
+      CommandEntry{"serve", "Answer requests over HTTP, in the form of the OpenAI API",
+                   &make_serve_command},
       CommandEntry{"inspect", "Say what a model is made of and what it needs, without loading it",
                    &make_inspect_command},
       CommandEntry{"bench", "Measure how fast a model runs, beside what the machine allows",

@@ -12,9 +12,17 @@ constexpr int64_t kTemplateLimit = int64_t{4} << 20;
 // context shall be. The rest is for activations and for the machine.
 constexpr double kCacheShare = 0.8;
 
-// chat_template.jinja, or else the template inside tokenizer_config.json.
+// The file that was asked for, chat_template.jinja, or else the template inside
+// tokenizer_config.json.
 Result<std::optional<ChatTemplate>> load_template(const std::string& directory,
-                                                  const TokenizerConfig& config) {
+                                                  const TokenizerConfig& config,
+                                                  const std::string& instead) {
+  if (!instead.empty()) {
+    TRY_ASSIGN(const std::string source, read_file(instead, kTemplateLimit));
+    Result<ChatTemplate> parsed = ChatTemplate::parse(source);
+    if (!parsed) return parsed.error().within(instead);
+    return std::optional<ChatTemplate>(std::move(*parsed));
+  }
   constexpr std::string_view kName = "chat_template.jinja";
   const Result<std::string> file = read_file(str_cat(directory, "/", kName), kTemplateLimit);
   if (!file && file.error().code != ErrorCode::kNotFound) return file.error();
@@ -43,22 +51,43 @@ std::vector<uint32_t> mask_of(const Tokenizer& tokenizer, int64_t limit, int64_t
   return mask;
 }
 
-EngineOptions engine_options(const ModelOptions& options, const LoadedModel& loaded) {
+// Context, cache and sequences, as asked for or as memory allows.
+Result<EngineOptions> engine_options(const ModelOptions& options, const LoadedModel& loaded) {
   const ModelConfig& config = loaded.model.config;
-  EngineOptions engine{.runner = options.runner};
+  EngineOptions engine{.runner = options.runner, .max_waiting = options.max_waiting};
   engine.vocab_limit = std::min<int64_t>(loaded.tokenizer.vocab_size(), config.vocab_size);
   engine.token_mask = mask_of(loaded.tokenizer, engine.vocab_limit, config.vocab_size);
+
+  RunnerOptions& runner = engine.runner;
+  const int64_t available = loaded.backend.device->available_bytes();
+  const auto plan = [&](int64_t tokens) {
+    RunnerOptions sized = runner;
+    sized.cache_tokens = tokens;
+    return ModelRunner::plan(loaded.model, *loaded.backend.device, *loaded.backend.ops, sized);
+  };
+  const auto bytes = [&](int64_t tokens) {
+    return plan(tokens).kv_bytes + plan(tokens).state_bytes;
+  };
+  // States come before caches: a sequence without one cannot run at all.
+  while (runner.max_sequences > 1 && plan(kPageTokens).state_bytes > available / 2)
+    runner.max_sequences /= 2;
+
   int64_t context = options.max_model_len;
-  if (context == 0)
-    context = choose_context(
-        config.max_positions, loaded.backend.device->available_bytes(), [&](int64_t tokens) {
-          RunnerOptions runner = options.runner;
-          runner.cache_tokens = tokens;
-          const ModelRunner::MemoryPlan plan =
-              ModelRunner::plan(loaded.model, *loaded.backend.device, *loaded.backend.ops, runner);
-          return plan.kv_bytes + plan.state_bytes;
-        });
-  engine.runner.cache_tokens = engine.max_context = context;
+  if (options.cache_bytes > 0) {
+    runner.cache_tokens =
+        options.cache_bytes / std::max<int64_t>(plan(kPageTokens).kv_bytes, 1) * kPageTokens;
+    if (runner.cache_tokens < std::max(context, kPageTokens))
+      return Error{
+          ErrorCode::kInvalidArgument,
+          str_cat("--kv-cache-memory-bytes: ", options.cache_bytes, " hold ", runner.cache_tokens,
+                  " tokens, not the ", std::max(context, kPageTokens), " of one sequence")};
+    if (context == 0)
+      context = std::min({config.max_positions, kDefaultContext, runner.cache_tokens});
+  } else {
+    if (context == 0) context = choose_context(config.max_positions, available, bytes);
+    runner.cache_tokens = choose_cache(context, runner.max_sequences, available, bytes);
+  }
+  engine.max_context = context;
   return engine;
 }
 
@@ -73,7 +102,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   const std::string& directory = checkpoint.directory();
   TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(directory));
   TRY_ASSIGN(std::optional<ChatTemplate> chat_template,
-             load_template(directory, tokenizer.config()));
+             load_template(directory, tokenizer.config(), options.chat_template));
   TRY_ASSIGN(GenerationDefaults defaults, GenerationDefaults::load(directory));
   std::vector<int32_t> stops = stop_set(defaults, tokenizer, config);
 
@@ -91,7 +120,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
                                                       .stop_ids = std::move(stops),
                                                       .backend = std::move(backend),
                                                       .model = std::move(model)});
-  const EngineOptions engine = engine_options(options, *loaded);
+  TRY_ASSIGN(const EngineOptions engine, engine_options(options, *loaded));
   TRY_ASSIGN(loaded->engine,
              Engine::make(loaded->model, *loaded->backend.device, *loaded->backend.ops, engine));
   return loaded;
@@ -126,6 +155,14 @@ Status check_context(int64_t max_model_len, const ModelConfig& config) {
   return Error{ErrorCode::kInvalidArgument,
                str_cat("--max-model-len: ", max_model_len, " is more than the ",
                        config.max_positions, " tokens this model was made for")};
+}
+
+int64_t choose_cache(int64_t context, int64_t sequences, int64_t available_bytes,
+                     const std::function<int64_t(int64_t tokens)>& cache_bytes) {
+  const double budget = kCacheShare * static_cast<double>(available_bytes);
+  while (sequences > 1 && static_cast<double>(cache_bytes(context * sequences)) > budget)
+    --sequences;
+  return context * sequences;
 }
 
 int64_t choose_context(int64_t model_positions, int64_t available_bytes,

@@ -25,7 +25,10 @@ struct ModelOptions {
   std::string model;
   BackendOptions backend;
   int64_t max_model_len = 0;   // tokens of prompt and output; 0: chosen by choose_context
-  RunnerOptions runner;        // cache_tokens is set by load
+  RunnerOptions runner;        // cache_tokens is set by load; max_sequences may be lowered
+  int64_t cache_bytes = 0;     // KV cache, all sequences together; 0: chosen by choose_cache
+  int64_t max_waiting = 256;   // as EngineOptions has it
+  std::string chat_template;   // a file to use in place of the model's own; "": none
   MtpUse mtp = MtpUse::kSkip;  // nothing drafts with it yet
 };
 
@@ -66,6 +69,11 @@ std::vector<int32_t> stop_set(const GenerationDefaults& defaults, const Tokenize
 
 // Error: kInvalidArgument when it is more than the model's positions.
 Status check_context(int64_t max_model_len, const ModelConfig& config);
+
+// The KV cache's tokens when nobody said how many: a whole context for each sequence, or for as
+// many as fit into most of the memory that is left; at least one.
+int64_t choose_cache(int64_t context, int64_t sequences, int64_t available_bytes,
+                     const std::function<int64_t(int64_t tokens)>& cache_bytes);
 
 // The largest context not above the model's and kDefaultContext whose caches fit into most of the
 // memory that is left, found by halving.

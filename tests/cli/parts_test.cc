@@ -33,6 +33,13 @@ TEST(ChooseContext, HalvesUntilItFits) {
   EXPECT_EQ(choose_context(8192, 0, thousand_each), kPageTokens);
 }
 
+TEST(ChooseCache, HasAContextForAsManyAsFit) {
+  const auto thousand_each = [](int64_t tokens) { return tokens * 1000; };
+  EXPECT_EQ(choose_cache(1024, 8, int64_t{1} << 40, thousand_each), 8 * 1024);
+  EXPECT_EQ(choose_cache(1024, 8, 4'000'000, thousand_each), 3 * 1024);  // 80 % of it hold three
+  EXPECT_EQ(choose_cache(1024, 8, 0, thousand_each), 1024);
+}
+
 TEST(SamplingFlags, OverrideTheDefaults) {
   SamplingFlags flags;
   flags.top_k = 5;

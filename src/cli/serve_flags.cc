@@ -1,0 +1,216 @@
+#include "cli/serve_flags.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+
+namespace pewter {
+namespace {
+
+using server::Fields;
+
+Status check_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
+                   int64_t most) {
+  if (!value || (*value >= least && *value <= most)) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               str_cat(flag, ": ", *value, " is outside [", least, ", ", most, "]")};
+}
+
+// 4294967296, 4g, 512m.
+std::optional<int64_t> parse_bytes(const std::string& text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || !(number > 0)) return std::nullopt;
+  const std::string unit(rest, end);
+  if (unit == "g" || unit == "G")
+    number *= 1 << 30;
+  else if (unit == "m" || unit == "M")
+    number *= 1 << 20;
+  else if (unit == "k" || unit == "K")
+    number *= 1 << 10;
+  else if (!unit.empty())
+    return std::nullopt;
+  if (!(number < 1e18)) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+// A flag whose value is a JSON object; null without the flag.
+Result<Json> json_flag(const char* flag, const std::optional<std::string>& text) {
+  if (!text) return Json();
+  Result<Json> json = Json::parse(*text);
+  if (!json || !json->is_object()) {
+    const bool curly = text->find("“") != std::string::npos || text->find("”") != std::string::npos;
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat(flag, ": not a JSON object",
+                         curly ? "; it has typographic quotes where \" belongs" : "",
+                         json ? "" : str_cat(": ", json.error().message))};
+  }
+  return json;
+}
+
+Result<SamplingParams> apply_override(const Json& json, SamplingParams params) {
+  if (json.is_null()) return params;
+  const std::string name = "--override-generation-config";
+  TRY_ASSIGN(Fields fields, Fields::of(json, ""));
+  const auto read = [&]() -> Status {
+    TRY(fields.read("temperature", params.temperature));
+    TRY(fields.read("top_p", params.top_p));
+    TRY(fields.read("min_p", params.min_p));
+    TRY(fields.read("repetition_penalty", params.repetition_penalty));
+    TRY(fields.read("presence_penalty", params.presence_penalty));
+    TRY(fields.read("frequency_penalty", params.frequency_penalty));
+    int64_t top_k = params.top_k;
+    TRY(fields.read("top_k", top_k, {.least = -1, .most = INT32_MAX}));
+    params.top_k = static_cast<int32_t>(top_k);
+    return params.validate(INT64_MAX);
+  };
+  if (const Status status = read(); !status) return status.error().within(name);
+  for (const std::string& key : fields.unread())
+    return Error{ErrorCode::kInvalidArgument, str_cat(name, ": unknown field \"", key, "\"")};
+  return params;
+}
+
+bool is_one_of(const std::optional<std::string>& value,
+               std::initializer_list<std::string_view> known) {
+  return !value || std::find(known.begin(), known.end(), *value) != known.end();
+}
+
+}  // namespace
+
+void ServeFlags::declare(Flags& flags) {
+  model.declare_model(flags);
+  flags.group("Network");
+  flags.option("--host", "ADDRESS", host, "Where to listen; 0.0.0.0 is every network");
+  flags.option("--port", "N", port, "Port (default 8000; 0: any that is free)");
+  flags.option("--api-key", "KEY", api_keys,
+               "Let in only who sends it; may be repeated (or the environment: PEWTER_API_KEY)");
+  flags.option("--max-body-mb", "N", max_body_mb, "Largest body of a request (default 64)");
+  flags.option("--client-buffer-kb", "N", client_buffer_kb,
+               "How far a client may read behind its stream before it is dropped (default 1024)");
+  flags.option("--drain-seconds", "N", drain_seconds,
+               "After SIGTERM: time for running requests to end (default 30)");
+  flags.option("--served-model-name", "NAME", names,
+               "Name of the model in the API; may be repeated, the first is reported (default: the "
+               "name of its directory)");
+  model.declare_backend(flags);
+  flags.option("--max-num-seqs", "N", max_sequences, "Requests that run at once (default 8)");
+  flags.option("--max-num-batched-tokens", "N", chunk_rows,
+               "Tokens of a prompt read in one step, a multiple of 64 (default 512)");
+  flags.option("--kv-cache-memory-bytes", "N", cache_bytes,
+               "Size of the KV cache, such as 4g (default: a context for each request, as memory "
+               "allows)");
+  flags.option("--max-queue", "N", max_waiting,
+               "Requests that may wait; more are answered 429 (default 256)");
+  flags.group("Chats");
+  flags.option("--chat-template", "FILE", chat_template, "Use this Jinja template");
+  flags.option("--default-chat-template-kwargs", "JSON", template_kwargs,
+               "Variables of the template, such as {\"enable_thinking\": false}; requests win");
+  flags.option("--reasoning-parser", "NAME", reasoning_parser,
+               "qwen3: reasoning apart from the answer (default); none: all is answer");
+  flags.option("--reasoning-field", "NAME", reasoning_field,
+               "both (default), reasoning or reasoning_content: where reasoning is sent");
+  flags.flag("--stop-in-reasoning", stop_in_reasoning, "Stop strings count in reasoning too");
+  flags.flag("--strict-messages", strict_messages,
+             "Leave late and repeated system messages to the template, which may refuse them");
+  flags.flag("--strict-max-tokens", strict_max_tokens,
+             "Refuse a max_tokens beyond the context in place of cutting it");
+  flags.group("Sampling");
+  flags.option("--generation-config", "NAME", generation_config,
+               "auto (default): the model's generation_config.json; vllm: neutral values");
+  flags.option("--override-generation-config", "JSON", generation_override,
+               "Defaults of sampling, such as {\"temperature\": 0.6}; requests win");
+  flags.group("Log");
+  flags.flag("--enable-log-requests", log_requests, "Also log what a request asks for");
+  flags.footer(
+      "Examples:\n"
+      "  pewter serve models/demo\n"
+      "  pewter serve MODEL --host 0.0.0.0 --api-key SECRET --max-model-len 64k\n"
+      "\n"
+      "docs/server.md describes the endpoints. Exit code: 0 after SIGTERM or Ctrl-C, 1 when\n"
+      "something failed, 2 for a wrong command line.");
+}
+
+Status ServeFlags::check() const {
+  TRY(model.check());
+  TRY(check_range("--port", port, 0, 65535));
+  TRY(check_range("--max-num-seqs", max_sequences, 1, 1024));
+  TRY(check_range("--max-num-batched-tokens", chunk_rows, 64, 65536));
+  TRY(check_range("--max-queue", max_waiting, 1, 1'000'000));
+  TRY(check_range("--drain-seconds", drain_seconds, 0, 86400));
+  TRY(check_range("--max-body-mb", max_body_mb, 1, 4096));
+  TRY(check_range("--client-buffer-kb", client_buffer_kb, 16, 1 << 20));
+  if (chunk_rows && *chunk_rows % 64 != 0)
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("--max-num-batched-tokens: ", *chunk_rows, " is no multiple of 64")};
+  if (cache_bytes && !parse_bytes(*cache_bytes))
+    return Error{ErrorCode::kInvalidArgument, str_cat("--kv-cache-memory-bytes: \"", *cache_bytes,
+                                                      "\" is no size (4294967296, 4g)")};
+  if (!is_one_of(reasoning_field, {"both", "reasoning", "reasoning_content"}))
+    return Error{ErrorCode::kInvalidArgument,
+                 "--reasoning-field: want both, reasoning or reasoning_content"};
+  if (!is_one_of(reasoning_parser, {"qwen3", "none"}))
+    return Error{ErrorCode::kInvalidArgument, "--reasoning-parser: want qwen3 or none"};
+  if (!is_one_of(generation_config, {"auto", "vllm"}))
+    return Error{ErrorCode::kInvalidArgument, "--generation-config: want auto or vllm"};
+  TRY(json_flag("--default-chat-template-kwargs", template_kwargs));
+  TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
+  TRY(apply_override(override, {}));
+  return {};
+}
+
+ModelOptions ServeFlags::model_options() const {
+  ModelOptions options = model.model_options();
+  options.runner.max_sequences = max_sequences.value_or(8);
+  options.runner.chunk_rows = chunk_rows.value_or(options.runner.chunk_rows);
+  options.max_waiting = max_waiting.value_or(options.max_waiting);
+  options.chat_template = chat_template.value_or("");
+  if (cache_bytes) options.cache_bytes = parse_bytes(*cache_bytes).value_or(0);  // checked
+  return options;
+}
+
+server::HttpServerOptions ServeFlags::http_options() const {
+  return {.host = host, .port = static_cast<int>(port.value_or(8000))};
+}
+
+server::HttpLimits ServeFlags::http_limits() const {
+  server::HttpLimits limits;
+  if (max_body_mb) limits.body_bytes = *max_body_mb << 20;
+  if (client_buffer_kb) limits.unsent_bytes = *client_buffer_kb << 10;
+  return limits;
+}
+
+Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
+  auto served = std::make_shared<server::ServedModel>();
+  served->names = names;
+  if (names.empty()) {
+    const std::filesystem::path path =
+        std::filesystem::path(loaded.directory + "/").lexically_normal().parent_path();
+    served->names = {path.filename().string()};
+  }
+  served->tokenizer = &loaded.tokenizer;
+  served->chat_template = loaded.chat_template ? &*loaded.chat_template : nullptr;
+  served->engine = loaded.engine.get();
+  served->stop_ids = loaded.stop_ids;
+  const bool neutral = generation_config == "vllm";
+  TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
+  TRY_ASSIGN(served->schema.defaults,
+             apply_override(override, neutral ? SamplingParams{} : loaded.defaults.sampling));
+  served->schema.messages.strict = strict_messages;
+  TRY_ASSIGN(served->default_template_kwargs,
+             json_flag("--default-chat-template-kwargs", template_kwargs));
+  if (reasoning_field == "reasoning")
+    served->reasoning_field = server::ReasoningField::kReasoning;
+  else if (reasoning_field == "reasoning_content")
+    served->reasoning_field = server::ReasoningField::kReasoningContent;
+  served->parse_reasoning = reasoning_parser.value_or("qwen3") != "none";
+  served->stop_in_reasoning = stop_in_reasoning;
+  served->strict_max_tokens = strict_max_tokens;
+  served->fingerprint = "pewter-" PEWTER_VERSION;
+  served->created = static_cast<int64_t>(std::time(nullptr));
+  return server::Model(std::move(served));
+}
+
+}  // namespace pewter

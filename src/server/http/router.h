@@ -1,0 +1,24 @@
+// Router: which handler answers a method and a path. What no route answers is an error in the form
+// of the API: 404, or 405 with the methods the path has.
+#pragma once
+
+#include "server/http/exchange.h"
+
+namespace pewter::server {
+
+class Router {
+ public:
+  // A path that ends in '/' stands for everything below it. GET answers HEAD too.
+  void add(std::string method, std::string path, Handler handler);
+  // OPTIONS is answered here: 204, for browsers that ask before they send.
+  void dispatch(const std::shared_ptr<Exchange>& exchange) const;
+
+ private:
+  struct Route {
+    std::string method, path;
+    Handler handler;
+  };
+  std::vector<Route> routes_;
+};
+
+}  // namespace pewter::server

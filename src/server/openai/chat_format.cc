@@ -1,0 +1,249 @@
+#include "server/openai/chat_format.h"
+
+#include <ctime>
+
+#include "server/openai/json_pieces.h"
+#include "server/sse.h"
+
+namespace pewter::server {
+namespace {
+
+class ChatFormat final : public ResponseFormat {
+ public:
+  explicit ChatFormat(ChatFormatOptions options)
+      : options_(std::move(options)),
+        head_(head("chat.completion.chunk")),
+        whole_head_(head("chat.completion")) {}
+
+  Wants wants() const override {
+    return {.records = options_.logprobs, .token_ids = options_.return_token_ids};
+  }
+  void begin(const Choice& choice, const Usage* usage, std::string& out) override;
+  void token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
+             const Usage* usage, std::string& out) override;
+  void end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
+           const std::string& tail, std::string& out) override;
+  void usage(const Usage& usage, const std::string& tail, std::string& out) override;
+  std::string whole(const std::deque<Choice>& choices, const Usage& usage,
+                    const std::string& tail) override;
+
+ private:
+  std::string head(std::string_view object) const;
+  void append_reasoning(std::string& out, const std::string& text) const;
+  void append_delta(std::string& out, const OutputDelta& delta, bool in_reasoning) const;
+  void append_one_logprob(std::string& out, int32_t id, float logprob) const;
+  void append_logprobs(std::string& out, const std::vector<TokenRecord>& records) const;
+  void append_message(std::string& out, const Choice& choice) const;
+  void append_end(std::string& out, const Choice& choice) const;
+  void append_prompt_ids(std::string& out) const {
+    if (!options_.return_token_ids) return;
+    out += ",\"prompt_token_ids\":";
+    append_ids(out, options_.prompt_ids);
+  }
+  // Opens a chunk with one choice up to its delta's value, and closes it.
+  std::string open(const Choice& choice) const {
+    return str_cat(head_, "[{\"index\":", choice.index, ",\"delta\":");
+  }
+  static void close(std::string& event, const Usage* usage, const std::string& tail,
+                    std::string& out);
+
+  const ChatFormatOptions options_;
+  const std::string id_ = response_id("chatcmpl-");
+  const std::string head_, whole_head_;  // up to the value of "choices"
+  bool prompt_told_ = false;
+};
+
+std::string ChatFormat::head(std::string_view object) const {
+  std::string text =
+      str_cat("{\"id\":\"", id_, "\",\"object\":\"", object,
+              "\",\"created\":", static_cast<int64_t>(std::time(nullptr)), ",\"model\":");
+  append_json_string(text, options_.model->name());
+  text += ",\"system_fingerprint\":";
+  append_json_string(text, options_.model->fingerprint);
+  text += ",\"choices\":";
+  return text;
+}
+
+void ChatFormat::close(std::string& event, const Usage* usage, const std::string& tail,
+                       std::string& out) {
+  if (usage != nullptr) {
+    event += ",\"usage\":";
+    append_usage(event, *usage);
+  }
+  event += tail;
+  event += '}';
+  append_sse_event(out, event);
+}
+
+// Both names by default: clients of each kind find theirs.
+void ChatFormat::append_reasoning(std::string& out, const std::string& text) const {
+  const ReasoningField field = options_.model->reasoning_field;
+  if (field != ReasoningField::kReasoningContent) {
+    out += "\"reasoning\":";
+    append_json_string(out, text);
+  }
+  if (field == ReasoningField::kBoth) out += ',';
+  if (field != ReasoningField::kReasoning) {
+    out += "\"reasoning_content\":";
+    append_json_string(out, text);
+  }
+}
+
+// A token without text is an event all the same, on the side it belongs to.
+void ChatFormat::append_delta(std::string& out, const OutputDelta& delta, bool in_reasoning) const {
+  const bool reasoning = options_.include_reasoning &&
+                         (!delta.reasoning.empty() || (in_reasoning && delta.answer.empty()));
+  const bool content = !delta.answer.empty() || (!in_reasoning && !reasoning);
+  out += '{';
+  if (reasoning) append_reasoning(out, delta.reasoning);
+  if (reasoning && content) out += ',';
+  if (content) {
+    out += "\"content\":";
+    append_json_string(out, delta.answer);
+  }
+  out += '}';
+}
+
+void ChatFormat::append_one_logprob(std::string& out, int32_t id, float logprob) const {
+  const Tokenizer& tokenizer = *options_.model->tokenizer;
+  out += "{\"token\":";
+  append_json_string(out, token_text(tokenizer, id));
+  out += ",\"logprob\":";
+  append_logprob(out, logprob);
+  out += ",\"bytes\":[";
+  bool first = true;
+  for (const char byte : tokenizer.bytes_of(id)) {
+    if (!first) out += ',';
+    first = false;
+    append_piece(out, static_cast<int>(static_cast<unsigned char>(byte)));
+  }
+  out += ']';
+}
+
+void ChatFormat::append_logprobs(std::string& out, const std::vector<TokenRecord>& records) const {
+  if (!options_.logprobs || records.empty()) {
+    out += "null";
+    return;
+  }
+  out += "{\"content\":[";
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (i > 0) out += ',';
+    append_one_logprob(out, records[i].token.token, records[i].token.logprob);
+    out += ",\"top_logprobs\":[";
+    bool first = true;
+    for (const auto& [id, logprob] : records[i].top) {
+      if (id < 0) continue;
+      if (!first) out += ',';
+      first = false;
+      append_one_logprob(out, id, logprob);
+      out += '}';
+    }
+    out += "]}";
+  }
+  out += "]}";
+}
+
+void ChatFormat::begin(const Choice& choice, const Usage* usage, std::string& out) {
+  std::string event = open(choice);
+  event += "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]";
+  if (!prompt_told_) append_prompt_ids(event);
+  prompt_told_ = true;
+  close(event, usage, "", out);
+}
+
+void ChatFormat::token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
+                       const Usage* usage, std::string& out) {
+  std::string event = open(choice);
+  append_delta(event, delta, choice.text.in_reasoning());
+  event += ",\"logprobs\":";
+  if (options_.logprobs)
+    append_logprobs(event, {record});
+  else
+    event += "null";
+  event += ",\"finish_reason\":null";
+  if (options_.return_token_ids) event += str_cat(",\"token_ids\":[", record.token.token, "]");
+  event += "}]";
+  close(event, usage, "", out);
+}
+
+void ChatFormat::append_end(std::string& out, const Choice& choice) const {
+  out += ",\"finish_reason\":\"";
+  out += choice.finish_reason;
+  out += "\",\"stop_reason\":";
+  if (choice.stop_text)
+    append_json_string(out, *choice.stop_text);
+  else if (choice.stop_id)
+    append_piece(out, *choice.stop_id);
+  else
+    out += "null";
+  if (options_.return_token_ids) {
+    out += ",\"token_ids\":";
+    append_ids(out, choice.token_ids);
+  }
+  out += '}';
+}
+
+void ChatFormat::end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
+                     const std::string& tail, std::string& out) {
+  std::string event = open(choice);
+  // Text that was held back, or the token of a stop string, has an event before the end's.
+  const bool shown =
+      !delta.answer.empty() || (options_.include_reasoning && !delta.reasoning.empty());
+  if (shown || (options_.logprobs && !choice.records.empty())) {
+    append_delta(event, delta, choice.text.in_reasoning());
+    event += ",\"logprobs\":";
+    append_logprobs(event, choice.records);
+    event += ",\"finish_reason\":null}]";
+    close(event, usage, "", out);
+    event = open(choice);
+  }
+  event += "{},\"logprobs\":null";
+  append_end(event, choice);
+  event += ']';
+  close(event, usage, tail, out);
+}
+
+void ChatFormat::usage(const Usage& usage, const std::string& tail, std::string& out) {
+  std::string event = head_ + "[]";
+  close(event, &usage, tail, out);
+}
+
+void ChatFormat::append_message(std::string& out, const Choice& choice) const {
+  out += "{\"role\":\"assistant\",\"content\":";
+  if (choice.content.empty() && (choice.text.in_reasoning() || !choice.reasoning.empty()))
+    out += "null";
+  else
+    append_json_string(out, choice.content);
+  if (options_.include_reasoning && !choice.reasoning.empty()) {
+    out += ',';
+    append_reasoning(out, choice.reasoning);
+  }
+  out += '}';
+}
+
+std::string ChatFormat::whole(const std::deque<Choice>& choices, const Usage& usage,
+                              const std::string& tail) {
+  std::string body = whole_head_ + "[";
+  for (const Choice& choice : choices) {
+    if (choice.index > 0) body += ',';
+    body += str_cat("{\"index\":", choice.index, ",\"message\":");
+    append_message(body, choice);
+    body += ",\"logprobs\":";
+    append_logprobs(body, choice.records);
+    append_end(body, choice);
+  }
+  body += "],\"usage\":";
+  append_usage(body, usage);
+  append_prompt_ids(body);
+  body += tail;
+  body += '}';
+  return body;
+}
+
+}  // namespace
+
+std::unique_ptr<ResponseFormat> make_chat_format(ChatFormatOptions options) {
+  return std::make_unique<ChatFormat>(std::move(options));
+}
+
+}  // namespace pewter::server

@@ -1,0 +1,40 @@
+#include "server/openai/choice_text.h"
+
+namespace pewter::server {
+
+std::string ChoiceText::match(std::string_view text) {
+  return tokens_ <= options_.min_tokens ? stops_.pass(text) : stops_.push(text);
+}
+
+OutputDelta ChoiceText::push(const StreamToken& token) {
+  ++tokens_;
+  if (parser_.in_reasoning()) ++reasoning_tokens_;
+  // The token that ends a sequence is markup.
+  if (token.is_stop && !options_.include_stop) return {};
+  const std::string text = detokenizer_.push(token.token);
+  if (options_.stop_in_reasoning) {
+    OutputDelta delta = parser_.push(match(text));
+    if (stops_.found()) {
+      const OutputDelta rest = parser_.finish();
+      delta.reasoning += rest.reasoning;
+      delta.answer += rest.answer;
+    }
+    return delta;
+  }
+  OutputDelta delta = parser_.push(text);
+  delta.answer = match(delta.answer);
+  return delta;
+}
+
+OutputDelta ChoiceText::finish() {
+  if (stops_.found()) return {};
+  const std::string text = detokenizer_.flush();
+  OutputDelta delta = parser_.push(options_.stop_in_reasoning ? stops_.pass(text) : text);
+  const OutputDelta rest = parser_.finish();
+  delta.reasoning += rest.reasoning;
+  delta.answer += rest.answer;
+  if (!options_.stop_in_reasoning) delta.answer = stops_.pass(delta.answer);
+  return delta;
+}
+
+}  // namespace pewter::server

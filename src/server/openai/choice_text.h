@@ -1,0 +1,50 @@
+// ChoiceText: the tokens of one answer on their way to what a client reads: bytes become
+// characters, reasoning and content part, stop strings end it.
+#pragma once
+
+#include "engine/token_stream.h"
+#include "server/openai/stop_strings.h"
+#include "text/detokenizer.h"
+#include "text/output_parser.h"
+
+namespace pewter::server {
+
+struct ChoiceTextOptions {
+  bool in_reasoning = false;  // the prompt has opened a <think> block
+  bool skip_special = true;
+  std::vector<std::string> stops;
+  bool include_stop = false;
+  bool stop_in_reasoning = false;  // stops count in the raw text; otherwise in the content only
+  int64_t min_tokens = 0;          // stops do not count in the text of so many first tokens
+};
+
+class ChoiceText {
+ public:
+  // The tokenizer must outlive this.
+  ChoiceText(const Tokenizer& tokenizer, const ChoiceTextOptions& options)
+      : options_(options),
+        detokenizer_(tokenizer, options.skip_special),
+        parser_(options.in_reasoning),
+        stops_(options.stops, options.include_stop) {}
+
+  // The text a token completes, perhaps none. Nothing comes after a stop string.
+  OutputDelta push(const StreamToken& token);
+  // What was held back, at the end.
+  OutputDelta finish();
+
+  const std::optional<std::string>& stop_found() const { return stops_.found(); }
+  bool in_reasoning() const { return parser_.in_reasoning(); }
+  int64_t tokens() const { return tokens_; }
+  int64_t reasoning_tokens() const { return reasoning_tokens_; }  // up to and including </think>
+
+ private:
+  std::string match(std::string_view text);
+
+  ChoiceTextOptions options_;
+  IncrementalDetokenizer detokenizer_;
+  OutputParser parser_;
+  StopStrings stops_;
+  int64_t tokens_ = 0, reasoning_tokens_ = 0;
+};
+
+}  // namespace pewter::server

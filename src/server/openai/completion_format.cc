@@ -1,0 +1,196 @@
+#include "server/openai/completion_format.h"
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+
+#include "base/utf8.h"
+#include "server/openai/json_pieces.h"
+#include "server/sse.h"
+
+namespace pewter::server {
+namespace {
+
+int64_t code_points(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+class CompletionFormat final : public ResponseFormat {
+ public:
+  explicit CompletionFormat(CompletionFormatOptions options) : options_(std::move(options)) {
+    head_ = str_cat("{\"id\":\"", response_id("cmpl-"),
+                    "\",\"object\":\"text_completion\",\"created\":",
+                    static_cast<int64_t>(std::time(nullptr)), ",\"model\":");
+    append_json_string(head_, options_.model->name());
+    head_ += ",\"system_fingerprint\":";
+    append_json_string(head_, options_.model->fingerprint);
+    head_ += ",\"choices\":";
+  }
+
+  Wants wants() const override {
+    return {.records = options_.logprobs >= 0, .token_ids = options_.return_token_ids};
+  }
+  void begin(const Choice& choice, const Usage* usage, std::string& out) override {
+    // With echo the prompt comes first; otherwise nothing has to be said before the first token.
+    if (!options_.echo) return;
+    std::string event = open(choice, options_.prompt_texts[choice.prompt_index]);
+    event += ",\"logprobs\":null,\"finish_reason\":null}]";
+    close(event, usage, "", out);
+  }
+  void token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
+             const Usage* usage, std::string& out) override {
+    std::string event = open(choice, delta.answer);
+    event += ",\"logprobs\":";
+    append_logprobs(event, {record}, offsets_[choice.index]);
+    event += ",\"finish_reason\":null";
+    if (options_.return_token_ids) {
+      event += str_cat(",\"token_ids\":[", record.token.token, "]");
+      append_prompt_ids(event, choice);
+    }
+    event += "}]";
+    close(event, usage, "", out);
+  }
+  void end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
+           const std::string& tail, std::string& out) override {
+    std::string event = open(choice, delta.answer);
+    event += ",\"logprobs\":";
+    append_logprobs(event, choice.records, offsets_[choice.index]);
+    append_end(event, choice);
+    event += ']';
+    close(event, usage, tail, out);
+  }
+  void usage(const Usage& usage, const std::string& tail, std::string& out) override {
+    std::string event = head_ + "[]";
+    close(event, &usage, tail, out);
+  }
+  std::string whole(const std::deque<Choice>& choices, const Usage& usage,
+                    const std::string& tail) override;
+
+ private:
+  std::string open(const Choice& choice, std::string_view text) const {
+    std::string event = str_cat(head_, "[{\"index\":", choice.index, ",\"text\":");
+    append_json_string(event, text);
+    return event;
+  }
+  static void close(std::string& event, const Usage* usage, const std::string& tail,
+                    std::string& out) {
+    if (usage != nullptr) {
+      event += ",\"usage\":";
+      append_usage(event, *usage);
+    }
+    event += tail;
+    event += '}';
+    append_sse_event(out, event);
+  }
+  void append_end(std::string& out, const Choice& choice) const;
+  // The prompt's ids stand in the first event of a choice, and in whole answers.
+  void append_prompt_ids(std::string& out, const Choice& choice) {
+    if (std::exchange(prompt_told_[choice.index], true)) return;
+    out += ",\"prompt_token_ids\":";
+    append_ids(out, options_.prompt_ids[choice.prompt_index]);
+  }
+  // A token that is no whole character is spelled "bytes:\xe2\x82", as OpenAI does.
+  std::string key_of(int32_t id) const;
+  void append_top(std::string& out, const TokenRecord& record) const;
+  void append_logprobs(std::string& out, const std::vector<TokenRecord>& records,
+                       int64_t& offset) const;
+
+  const CompletionFormatOptions options_;
+  std::string head_;                    // up to the value of "choices"
+  std::map<int64_t, int64_t> offsets_;  // of each choice's next token in its text
+  std::map<int64_t, bool> prompt_told_;
+};
+
+std::string CompletionFormat::key_of(int32_t id) const {
+  const std::string_view bytes = options_.model->tokenizer->bytes_of(id);
+  if (is_valid_utf8(bytes)) return std::string(bytes);
+  std::string text = "bytes:";
+  for (const char byte : bytes) {
+    text += "\\x";
+    text += "0123456789abcdef"[(byte >> 4) & 15];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+// The likeliest tokens, and the chosen one if it is not among them.
+void CompletionFormat::append_top(std::string& out, const TokenRecord& record) const {
+  std::vector<TopLogprob> top = record.top;
+  std::erase_if(top, [](const TopLogprob& entry) { return entry.first < 0; });
+  if (std::ranges::find(top, record.token.token, &TopLogprob::first) == top.end())
+    top.emplace_back(record.token.token, record.token.logprob);
+  out += '{';
+  for (size_t i = 0; i < top.size(); ++i) {
+    if (i > 0) out += ',';
+    append_json_string(out, key_of(top[i].first));
+    out += ':';
+    append_logprob(out, top[i].second);
+  }
+  out += '}';
+}
+
+void CompletionFormat::append_logprobs(std::string& out, const std::vector<TokenRecord>& records,
+                                       int64_t& offset) const {
+  if (options_.logprobs < 0) {
+    out += "null";
+    return;
+  }
+  std::string tokens, values, tops, offsets;
+  for (const TokenRecord& record : records) {
+    const std::string_view comma = tokens.empty() ? "" : ",";
+    for (std::string* list : {&tokens, &values, &tops, &offsets}) *list += comma;
+    append_json_string(tokens, key_of(record.token.token));
+    append_logprob(values, record.token.logprob);
+    append_top(tops, record);
+    append_piece(offsets, offset);
+    offset += code_points(token_text(*options_.model->tokenizer, record.token.token));
+  }
+  out += str_cat("{\"tokens\":[", tokens, "],\"token_logprobs\":[", values, "],\"top_logprobs\":[",
+                 tops, "],\"text_offset\":[", offsets, "]}");
+}
+
+void CompletionFormat::append_end(std::string& out, const Choice& choice) const {
+  out += ",\"finish_reason\":\"";
+  out += choice.finish_reason;
+  out += "\",\"stop_reason\":";
+  if (choice.stop_text)
+    append_json_string(out, *choice.stop_text);
+  else if (choice.stop_id)
+    append_piece(out, *choice.stop_id);
+  else
+    out += "null";
+  if (options_.return_token_ids) {
+    out += ",\"token_ids\":";
+    append_ids(out, choice.token_ids);
+  }
+  out += '}';
+}
+
+std::string CompletionFormat::whole(const std::deque<Choice>& choices, const Usage& usage,
+                                    const std::string& tail) {
+  std::string body = head_ + "[";
+  for (const Choice& choice : choices) {
+    if (choice.index > 0) body += ',';
+    const std::string echo = options_.echo ? options_.prompt_texts[choice.prompt_index] : "";
+    body += str_cat("{\"index\":", choice.index, ",\"text\":");
+    append_json_string(body, echo + choice.content);
+    body += ",\"logprobs\":";
+    int64_t offset = 0;
+    append_logprobs(body, choice.records, offset);
+    if (options_.return_token_ids) append_prompt_ids(body, choice);
+    append_end(body, choice);
+  }
+  body += "],\"usage\":";
+  append_usage(body, usage);
+  body += tail;
+  body += '}';
+  return body;
+}
+
+}  // namespace
+
+std::unique_ptr<ResponseFormat> make_completion_format(CompletionFormatOptions options) {
+  return std::make_unique<CompletionFormat>(std::move(options));
+}
+
+}  // namespace pewter::server

@@ -1,0 +1,20 @@
+// How /v1/completions spells its answers: text_completion objects, whole and as events, with
+// log-probabilities in the old form (four lists side by side).
+#pragma once
+
+#include "server/openai/generation.h"
+
+namespace pewter::server {
+
+struct CompletionFormatOptions {
+  std::shared_ptr<const ServedModel> model;
+  bool echo = false;
+  int64_t logprobs = -1;  // likeliest tokens listed; -1: none at all
+  bool return_token_ids = false;
+  std::vector<std::string> prompt_texts = {};         // with echo
+  std::vector<std::vector<int32_t>> prompt_ids = {};  // with return_token_ids
+};
+
+std::unique_ptr<ResponseFormat> make_completion_format(CompletionFormatOptions options);
+
+}  // namespace pewter::server

@@ -1,0 +1,57 @@
+// POST /v1/completions: prompts as they are, without a template; added tokens are recognised.
+#include "server/openai/completion_format.h"
+#include "server/openai/endpoints.h"
+
+namespace pewter::server {
+namespace {
+
+// What OpenAI generates when a request does not say.
+constexpr int64_t kDefaultMaxTokens = 16;
+
+}  // namespace
+
+Result<Outcome> completions(const HttpRequest& http, const Model& model) {
+  TRY_ASSIGN(CompletionRequest completion, parse_completion_request(http.body, model->schema));
+  const GenerationFields& fields = completion.generation;
+  TRY(model->check_name(fields.model));
+  log_unread(completion.unread);
+
+  CompletionFormatOptions format{.model = model,
+                                 .echo = completion.echo,
+                                 .logprobs = fields.logprobs,
+                                 .return_token_ids = fields.return_token_ids};
+  GenerationPlan plan{.model = model,
+                      .stream = fields.stream,
+                      .include_usage = fields.include_usage,
+                      .continuous_usage = fields.continuous_usage};
+  const ChoiceText text(*model->tokenizer, {.skip_special = fields.skip_special,
+                                            .stops = fields.stops,
+                                            .include_stop = fields.include_stop,
+                                            .min_tokens = fields.min_tokens});
+  for (size_t p = 0; p < completion.prompts.size(); ++p) {
+    const auto* given = std::get_if<std::string>(&completion.prompts[p]);
+    std::vector<int32_t> ids;
+    if (given != nullptr) {
+      TRY_ASSIGN(ids, model->tokenizer->encode(*given));
+    } else {
+      ids = std::get<std::vector<int32_t>>(std::move(completion.prompts[p]));
+    }
+    plan.prompt_tokens += static_cast<int64_t>(ids.size());
+    if (completion.echo)
+      format.prompt_texts.push_back(
+          given != nullptr ? *given : model->tokenizer->decode(ids, /*skip_special=*/false));
+    if (fields.return_token_ids) format.prompt_ids.push_back(ids);
+    TRY_ASSIGN(const Request request,
+               model->make_request(std::move(ids), fields, kDefaultMaxTokens));
+    for (int64_t i = 0; i < fields.n; ++i) {
+      const auto index = static_cast<int64_t>(plan.choices.size());
+      Choice& choice = plan.choices.emplace_back(index, p, request, text);
+      if (fields.sampling.seed)
+        choice.request.sampling.seed = *fields.sampling.seed + static_cast<uint64_t>(i);
+    }
+  }
+  plan.format = make_completion_format(std::move(format));
+  return Outcome(std::move(plan));
+}
+
+}  // namespace pewter::server

@@ -1,0 +1,80 @@
+// Generation: an answer in the making. It submits the choices of a request, hears their tokens on
+// the connection's thread, and hands what they say to a ResponseFormat, as events while they come
+// or as one body at the end. A client that goes takes the choices with it.
+#pragma once
+
+#include <deque>
+
+#include "server/http/exchange.h"
+#include "server/openai/choice_text.h"
+#include "server/openai/served_model.h"
+
+namespace pewter::server {
+
+// A token of an answer and what was likely in its place.
+struct TokenRecord {
+  StreamToken token;
+  std::vector<TopLogprob> top;
+};
+
+// One of the answers a request asks for.
+struct Choice {
+  Choice(int64_t i, size_t p, Request r, ChoiceText t)
+      : index(i), prompt_index(p), request(std::move(r)), text(std::move(t)) {}
+
+  int64_t index;        // in the response
+  size_t prompt_index;  // which prompt it answers
+  Request request;      // moved away when it is submitted
+  ChoiceText text;
+
+  // So far, and at the end:
+  std::string reasoning, content;
+  std::vector<TokenRecord> records;  // only if the format wants them
+  std::vector<int32_t> token_ids;    // likewise
+  bool begun = false, ended = false;
+  std::string_view finish_reason;        // "stop" or "length", once ended
+  std::optional<std::string> stop_text;  // the stop string
+  std::optional<int32_t> stop_id;        // or the stop id that is not the model's own end
+  Completion completion;
+};
+
+// What is known of a whole response.
+struct Usage {
+  int64_t prompt_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
+};
+
+// How an endpoint spells its answers. `out` receives complete SSE events.
+class ResponseFormat {
+ public:
+  struct Wants {
+    bool records = false, token_ids = false;
+  };
+  virtual ~ResponseFormat() = default;
+  virtual Wants wants() const = 0;
+  // Before the first token of a choice.
+  virtual void begin(const Choice& choice, const Usage* usage, std::string& out) = 0;
+  // A token; delta is the text it completed. usage: so far, where every event tells it.
+  virtual void token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
+                     const Usage* usage, std::string& out) = 0;
+  // The end of a choice; delta is the text that had been held back. `tail`: more for the event's
+  // object, ",\"timings\":…" or nothing.
+  virtual void end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
+                   const std::string& tail, std::string& out) = 0;
+  virtual void usage(const Usage& usage, const std::string& tail, std::string& out) = 0;
+  // Or all at once.
+  virtual std::string whole(const std::deque<Choice>& choices, const Usage& usage,
+                            const std::string& tail) = 0;
+};
+
+struct GenerationPlan {
+  std::shared_ptr<const ServedModel> model;
+  std::deque<Choice> choices;
+  std::unique_ptr<ResponseFormat> format;
+  int64_t prompt_tokens = 0;  // of all prompts, each once
+  bool stream = false, include_usage = false, continuous_usage = false;
+};
+
+// Starts it, on the connection's thread: answers 429 or 503 when the engine does not take it.
+void start_generation(const std::shared_ptr<Exchange>& exchange, GenerationPlan plan);
+
+}  // namespace pewter::server

@@ -1,0 +1,33 @@
+// What requests for chats and for completions have in common: how tokens are chosen, when to stop,
+// what to send back. JSON ends here.
+#pragma once
+
+#include "engine/request.h"
+#include "server/openai/fields.h"
+
+namespace pewter::server {
+
+inline constexpr int64_t kMostChoices = 128;
+inline constexpr size_t kMostStops = 64;
+
+struct GenerationFields {
+  std::optional<std::string> model;
+  bool stream = false, include_usage = false, continuous_usage = false;
+  int64_t n = 1;
+  SamplingParams sampling;
+  std::optional<int64_t> max_tokens;
+  int64_t min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_ids;   // beside the model's own
+  std::vector<std::string> stops;  // none is empty
+  bool include_stop = false;       // a stop string is part of the text
+  bool skip_special = true;
+  bool return_token_ids = false;
+  int64_t logprobs = -1;  // likeliest tokens reported with each; -1: no log-probabilities
+};
+
+// Everything of the above but logprobs, which the two endpoints spell differently. What the request
+// leaves open is as in `defaults`. Errors name the field.
+Status read_generation(Fields& fields, const SamplingParams& defaults, GenerationFields& into);
+
+}  // namespace pewter::server

@@ -1,0 +1,79 @@
+#include "server/openai/json_pieces.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <random>
+
+#include "base/utf8.h"
+#include "server/openai/generation.h"
+
+namespace pewter::server {
+namespace {
+
+double rate(int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+double each(double seconds, int64_t count) {
+  return count > 0 ? 1000 * seconds / static_cast<double>(count) : 0;
+}
+
+}  // namespace
+
+std::string fixed(double value, int digits) {
+  std::array<char, 64> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
+                                 std::chars_format::fixed, digits);
+  return end.ec == std::errc() ? std::string(text.data(), end.ptr) : "0";
+}
+
+void append_usage(std::string& out, const Usage& usage) {
+  out += str_cat("{\"prompt_tokens\":", usage.prompt_tokens,
+                 ",\"completion_tokens\":", usage.completion_tokens,
+                 ",\"total_tokens\":", usage.prompt_tokens + usage.completion_tokens,
+                 ",\"prompt_tokens_details\":{\"cached_tokens\":0}",
+                 ",\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning_tokens,
+                 "}}");
+}
+
+std::string timings_member(const Timings& t) {
+  return str_cat(
+      ",\"timings\":{\"cache_n\":0,\"prompt_n\":", t.prompt_tokens,
+      ",\"prompt_ms\":", fixed(1000 * t.prompt_seconds, 3),
+      ",\"prompt_per_token_ms\":", fixed(each(t.prompt_seconds, t.prompt_tokens), 3),
+      ",\"prompt_per_second\":", fixed(rate(t.prompt_tokens, t.prompt_seconds), 3),
+      ",\"predicted_n\":", t.predicted_tokens,
+      ",\"predicted_ms\":", fixed(1000 * t.predicted_seconds, 3),
+      ",\"predicted_per_token_ms\":", fixed(each(t.predicted_seconds, t.predicted_tokens), 3),
+      ",\"predicted_per_second\":", fixed(rate(t.predicted_tokens, t.predicted_seconds), 3), "}");
+}
+
+void append_logprob(std::string& out, float logprob) {
+  constexpr float kLeast = -9999;
+  append_piece(out, std::isfinite(logprob) ? logprob : kLeast);
+}
+
+std::string token_text(const Tokenizer& tokenizer, int32_t id) {
+  return replace_invalid_utf8(tokenizer.bytes_of(id));
+}
+
+void append_ids(std::string& out, const std::vector<int32_t>& ids) {
+  out += '[';
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) out += ',';
+    append_piece(out, ids[i]);
+  }
+  out += ']';
+}
+
+std::string response_id(std::string_view prefix) {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  std::string id(prefix);
+  for (int word = 0; word < 2; ++word)
+    for (uint64_t bits = random(), i = 0; i < 12; ++i, bits >>= 4)
+      id += "0123456789abcdef"[bits & 15];
+  return id;
+}
+
+}  // namespace pewter::server

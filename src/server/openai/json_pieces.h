@@ -1,0 +1,36 @@
+// Pieces of JSON that several responses hold, appended by hand: an event is written for every
+// token, and a document model would cost ten times as much.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/str_cat.h"
+#include "text/tokenizer.h"
+
+namespace pewter::server {
+
+struct Usage;
+
+// Seconds and tokens of a response, as llama.cpp tells them.
+struct Timings {
+  int64_t prompt_tokens = 0, predicted_tokens = 0;
+  double prompt_seconds = 0, predicted_seconds = 0;
+};
+
+// A number with a fixed count of digits behind the point.
+std::string fixed(double value, int digits);
+
+void append_usage(std::string& out, const Usage& usage);  // an object
+std::string timings_member(const Timings& timings);       // ,"timings":{…}
+// A log-probability; JSON knows no infinity, so -inf is -9999.
+void append_logprob(std::string& out, float logprob);
+// A token's bytes as text: what is no whole character is U+FFFD.
+std::string token_text(const Tokenizer& tokenizer, int32_t id);
+void append_ids(std::string& out, const std::vector<int32_t>& ids);  // [1,2]
+
+// "chatcmpl-" and 24 random hex digits.
+std::string response_id(std::string_view prefix);
+
+}  // namespace pewter::server

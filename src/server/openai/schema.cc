@@ -1,0 +1,211 @@
+#include "server/openai/schema.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backend/ops.h"
+
+namespace pewter::server {
+namespace {
+
+// Names a template's variables have already.
+constexpr std::array<std::string_view, 3> kReserved = {"messages", "tools",
+                                                       "add_generation_prompt"};
+constexpr size_t kMostPrompts = 2048;
+
+Status read_template_kwargs(Fields& fields, ChatInput& chat) {
+  if (const Json* kwargs = fields.take("chat_template_kwargs")) {
+    TRY(Fields::of(*kwargs, "chat_template_kwargs"));
+    for (const std::string_view name : kReserved)
+      if (kwargs->find(name) != nullptr)
+        return bad_request(str_cat("chat_template_kwargs.", name,
+                                   ": this name is taken; the request has a field for it"));
+    chat.template_kwargs = *kwargs;
+  }
+  std::optional<std::string> effort;
+  TRY(fields.read("reasoning_effort", effort));
+  if (!effort) return {};
+  if (*effort == "none") {
+    if (chat.template_kwargs.find("enable_thinking") == nullptr)
+      chat.template_kwargs.set("enable_thinking", false);
+  } else if (chat.template_kwargs.find("reasoning_effort") == nullptr) {
+    chat.template_kwargs.set("reasoning_effort", *effort);
+  }
+  return {};
+}
+
+Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput& chat) {
+  const Json* messages = fields.take("messages");
+  if (messages == nullptr) return bad_request("messages: missing");
+  TRY_ASSIGN(chat.messages, normalise_messages(*messages, options));
+  if (const Json* tools = fields.take("tools")) {
+    TRY_ASSIGN(chat.tools, check_tools(*tools));
+  }
+  TRY(read_template_kwargs(fields, chat));
+  TRY(fields.refuse({"chat_template"}));
+  std::optional<bool> prompt;
+  TRY(fields.read("add_generation_prompt", prompt));
+  TRY(fields.read("continue_final_message", chat.continue_final_message));
+  if (chat.continue_final_message) {
+    // OpenAI clients cannot leave out what they do not know: false wins over a default of true.
+    if (prompt.value_or(false))
+      return bad_request("continue_final_message: not together with add_generation_prompt: true");
+    const Json& last = chat.messages.as_array().back();
+    if (last.find("role")->as_string() != "assistant" ||
+        last.find("content")->as_string().find_first_not_of(" \t\r\n") == std::string::npos)
+      return bad_request(
+          "continue_final_message: the last message is no assistant's with a text to go on from");
+    prompt = false;
+  }
+  chat.add_generation_prompt = prompt.value_or(true);
+  return {};
+}
+
+// Calls are not taken out of the answer yet, so what would force one cannot be promised.
+Status read_tool_choice(Fields& fields, const ChatInput& chat) {
+  const Json* choice = fields.take("tool_choice");
+  fields.ignore({"parallel_tool_calls"});
+  if (choice == nullptr) return {};
+  if (chat.tools.is_null()) return bad_request("tool_choice: there are no tools to choose from");
+  if (choice->is_string() && (choice->as_string() == "auto" || choice->as_string() == "none"))
+    return {};
+  return Error{ErrorCode::kUnsupported,
+               "tool_choice: only \"auto\" and \"none\" are supported by this server yet"};
+}
+
+Status read_chat_logprobs(Fields& fields, GenerationFields& into) {
+  bool logprobs = false;
+  std::optional<int64_t> top;
+  TRY(fields.read("logprobs", logprobs));
+  TRY(fields.read("top_logprobs", top, {.least = 0, .most = kTopLogprobs}));
+  if (top && !logprobs) return bad_request("top_logprobs: only together with logprobs: true");
+  if (logprobs) into.logprobs = top.value_or(0);
+  return {};
+}
+
+Result<PromptText> prompt_ids(const Json& list, const std::string& path) {
+  std::vector<int32_t> ids;
+  ids.reserve(list.as_array().size());
+  for (const Json& item : list.as_array()) {
+    TRY_ASSIGN(const int64_t id, integer_value(item, str_cat(path, "[", ids.size(), "]"),
+                                               {.least = 0, .most = INT32_MAX}));
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  return PromptText(std::move(ids));
+}
+
+// A text, ids, or a list of texts or of lists of ids.
+Result<std::vector<PromptText>> read_prompts(const Json& prompt) {
+  std::vector<PromptText> prompts;
+  if (prompt.is_string()) {
+    prompts.emplace_back(prompt.as_string());
+    return prompts;
+  }
+  if (!prompt.is_array())
+    return bad_request(
+        str_cat("prompt: want a string, a list of token ids, or a list of either, not ",
+                kind_name(prompt)));
+  const Json::Array& list = prompt.as_array();
+  if (list.empty()) return bad_request("prompt: the list is empty");
+  if (list.front().is_number()) {
+    TRY_ASSIGN(PromptText ids, prompt_ids(prompt, "prompt"));
+    prompts.push_back(std::move(ids));
+    return prompts;
+  }
+  if (list.size() > kMostPrompts)
+    return bad_request(str_cat("prompt: more than ", kMostPrompts, " prompts"));
+  for (const Json& item : list) {
+    const std::string path = str_cat("prompt[", prompts.size(), "]");
+    if (item.is_string()) {
+      prompts.emplace_back(item.as_string());
+    } else if (item.is_array()) {
+      TRY_ASSIGN(PromptText ids, prompt_ids(item, path));
+      prompts.push_back(std::move(ids));
+    } else {
+      return bad_request(
+          str_cat(path, ": want a string or a list of token ids, not ", kind_name(item)));
+    }
+  }
+  return prompts;
+}
+
+}  // namespace
+
+Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOptions& options) {
+  TRY_ASSIGN(const Json json, parse_body(body));
+  TRY_ASSIGN(Fields fields, Fields::of(json, ""));
+  ChatRequest request;
+  TRY(read_generation(fields, options.defaults, request.generation));
+  TRY(read_chat_logprobs(fields, request.generation));
+  TRY(fields.refuse({"echo", "audio", "web_search_options"}));
+  TRY(read_chat_input(fields, options.messages, request.chat));
+  TRY(read_tool_choice(fields, request.chat));
+  TRY(fields.read("include_reasoning", request.include_reasoning));
+  fields.ignore({"modalities", "prediction", "reasoning_format"});
+  request.unread = fields.unread();
+  return request;
+}
+
+Result<CompletionRequest> parse_completion_request(std::string_view body,
+                                                   const SchemaOptions& options) {
+  TRY_ASSIGN(const Json json, parse_body(body));
+  TRY_ASSIGN(Fields fields, Fields::of(json, ""));
+  CompletionRequest request;
+  TRY(read_generation(fields, options.defaults, request.generation));
+  std::optional<int64_t> logprobs;
+  TRY(fields.read("logprobs", logprobs, {.least = 0, .most = kTopLogprobs}));
+  request.generation.logprobs = logprobs.value_or(-1);
+  TRY(fields.read("echo", request.echo));
+  if (request.echo && logprobs)
+    return Error{ErrorCode::kUnsupported,
+                 "logprobs: this server does not support them together with echo yet"};
+  TRY(fields.refuse({"suffix"}));
+  std::optional<int64_t> best_of;
+  TRY(fields.read("best_of", best_of, {.least = 1}));
+  if (best_of && *best_of != request.generation.n)
+    return Error{ErrorCode::kUnsupported, "best_of: this server supports no choice among answers"};
+  fields.ignore({"add_special_tokens"});  // the tokenizers of this family add none
+  const Json* prompt = fields.take("prompt");
+  if (prompt == nullptr) return bad_request("prompt: missing");
+  TRY_ASSIGN(request.prompts, read_prompts(*prompt));
+  const auto choices = static_cast<int64_t>(request.prompts.size()) * request.generation.n;
+  if (choices > static_cast<int64_t>(kMostPrompts))
+    return bad_request(str_cat("n: ", choices, " answers in all are more than ", kMostPrompts));
+  request.unread = fields.unread();
+  return request;
+}
+
+Result<TokenizeRequest> parse_tokenize_request(std::string_view body,
+                                               const SchemaOptions& options) {
+  TRY_ASSIGN(const Json json, parse_body(body));
+  TRY_ASSIGN(Fields fields, Fields::of(json, ""));
+  TokenizeRequest request;
+  TRY(fields.read("model", request.model));
+  bool pieces = false;
+  TRY(fields.read("return_token_strs", request.with_pieces));
+  TRY(fields.read("with_pieces", pieces));
+  request.with_pieces |= pieces;
+  if (json.find("messages") != nullptr) {
+    request.chat.emplace();
+    TRY(read_chat_input(fields, options.messages, *request.chat));
+    return request;
+  }
+  std::optional<std::string> text;
+  TRY(fields.read("content", text));  // llama.cpp's name
+  TRY(fields.read("prompt", text));
+  if (!text) return bad_request("prompt: missing (or content, or messages)");
+  request.text = std::move(*text);
+  return request;
+}
+
+Result<DetokenizeRequest> parse_detokenize_request(std::string_view body) {
+  TRY_ASSIGN(const Json json, parse_body(body));
+  TRY_ASSIGN(Fields fields, Fields::of(json, ""));
+  DetokenizeRequest request;
+  TRY(fields.read("model", request.model));
+  if (fields.take("tokens") == nullptr) return bad_request("tokens: missing");
+  TRY(fields.read_ids("tokens", request.tokens));
+  return request;
+}
+
+}  // namespace pewter::server

@@ -1,0 +1,40 @@
+// ServedModel: what the endpoints need of a loaded model, and how the person who serves it wants
+// it to behave. Owned by whoever loaded it.
+#pragma once
+
+#include "engine/engine.h"
+#include "server/openai/schema.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace pewter::server {
+
+enum class ReasoningField : uint8_t { kBoth, kReasoning, kReasoningContent };
+
+struct ServedModel {
+  std::vector<std::string> names;  // at least one; the first is reported
+  const Tokenizer* tokenizer = nullptr;
+  const ChatTemplate* chat_template = nullptr;  // null: no chats
+  Engine* engine = nullptr;
+  std::vector<int32_t> stop_ids;  // the model's own ends, ascending
+  SchemaOptions schema;
+  Json default_template_kwargs;  // an object, or null; a request's own win
+  ReasoningField reasoning_field = ReasoningField::kBoth;
+  bool parse_reasoning = true;  // otherwise all that is generated is content
+  bool stop_in_reasoning = false, strict_max_tokens = false;
+  int64_t created = 0;  // Unix time of loading
+  std::string fingerprint = "pewter";
+
+  const std::string& name() const { return names.front(); }
+  // Error: kNotFound when a request names another model. None means this one.
+  Status check_name(const std::optional<std::string>& name) const;
+  // The prompt of a chat. Errors: kInvalidArgument, the template's message; kNotFound without a
+  // template.
+  Result<RenderedPrompt> render(const ChatInput& chat) const;
+  // The engine's request for a prompt, max_tokens cut to what the context leaves. Errors:
+  // kInvalidArgument, naming the field, or that the context is too small.
+  Result<Request> make_request(std::vector<int32_t> prompt, const GenerationFields& fields,
+                               int64_t default_max_tokens) const;
+};
+
+}  // namespace pewter::server

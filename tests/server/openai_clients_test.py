@@ -1,0 +1,122 @@
+"""The server as users of the openai package meet it."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+import openai
+
+from program import Server
+
+PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "build/pewter"
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+class OpenAI(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(PROGRAM, "--api-key", "secret")
+        cls.client = openai.OpenAI(base_url=cls.server.url("/v1"), api_key="secret", max_retries=0)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        cls.server.__exit__()
+
+    def chat(self, **more):
+        extra = {**NO_THINKING, **more.pop("extra_body", {})}
+        return self.client.chat.completions.create(model="m", messages=more.pop("messages", QUESTION),
+                                                   temperature=0, extra_body=extra, **more)
+
+    def test_chat(self):
+        answer = self.chat()
+        self.assertEqual(answer.choices[0].message.content, "The capital of France is Paris.")
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+        self.assertEqual(answer.usage.total_tokens,
+                         answer.usage.prompt_tokens + answer.usage.completion_tokens)
+
+    def test_reasoning(self):
+        message = self.chat(extra_body={"chat_template_kwargs": {"enable_thinking": True}})
+        self.assertIn("Paris", message.choices[0].message.reasoning_content)
+        self.assertGreater(message.usage.completion_tokens_details.reasoning_tokens, 3)
+
+    def test_stream(self):
+        chunks = list(self.chat(stream=True, stream_options={"include_usage": True}))
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        self.assertEqual(text, "The capital of France is Paris.")
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        self.assertEqual(chunks[-1].usage.completion_tokens, len(chunks) - 2)
+
+    def test_stream_helper(self):
+        with self.client.chat.completions.stream(model="m", messages=QUESTION, temperature=0,
+                                                 extra_body=NO_THINKING) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].message.content, "The capital of France is Paris.")
+
+    def test_stream_closed_early(self):
+        stream = self.chat(stream=True, max_tokens=4000, extra_body={"ignore_eos": True})
+        next(iter(stream))
+        stream.close()
+        self.server.wait_for("client gone")
+
+    def test_logprobs_and_choices(self):
+        answer = self.chat(n=2, logprobs=True, top_logprobs=2)
+        self.assertEqual(len(answer.choices), 2)
+        tokens = answer.choices[1].logprobs.content
+        self.assertEqual("".join(t.token for t in tokens), answer.choices[1].message.content)
+        self.assertEqual(bytes(b for t in tokens for b in t.bytes).decode(),
+                         answer.choices[1].message.content)
+        self.assertEqual([len(t.top_logprobs) for t in tokens], [2] * len(tokens))
+
+    def test_completions(self):
+        answer = self.client.completions.create(model="m", prompt=["1, 2, 3, 4,", "5, 6,"], temperature=0,
+                                                max_tokens=4, logprobs=1)
+        self.assertEqual(answer.choices[0].text, " 5, ")
+        self.assertEqual(len(answer.choices[1].logprobs.tokens), 4)
+        text = "".join(c.choices[0].text for c in self.client.completions.create(
+            model="m", prompt="1, 2, 3, 4,", temperature=0, max_tokens=4, stream=True))
+        self.assertEqual(text, " 5, ")
+
+    def test_models(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["m"])
+        self.assertEqual(self.client.models.retrieve("m").id, "m")
+
+    def test_tools_are_rendered(self):
+        tools = [{"type": "function", "function": {"name": "get_weather", "parameters": {
+            "type": "object", "properties": {"city": {"type": "string"}}}}}]
+        messages = [{"role": "user", "content": "What is the weather in Paris?"}]
+        with_tools = self.chat(messages=messages, tools=tools)
+        self.assertGreater(with_tools.usage.prompt_tokens,
+                           self.chat(messages=messages).usage.prompt_tokens + 30)
+
+    def test_errors(self):
+        with self.assertRaises(openai.NotFoundError) as missing:
+            self.client.chat.completions.create(model="other", messages=QUESTION)
+        self.assertEqual(missing.exception.param, "model")
+        with self.assertRaises(openai.BadRequestError) as bad:
+            self.chat(messages=[{"role": "user", "content": [
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}])
+        self.assertEqual(bad.exception.param, "messages[0].content[0]")
+        with self.assertRaises(openai.AuthenticationError):
+            openai.OpenAI(base_url=self.server.url("/v1"), api_key="wrong", max_retries=0).models.list()
+
+
+class Demo(unittest.TestCase):
+    def test_printed_lines_work(self):
+        """What ./dev demo prints for curl and for Python, run as printed but for the port."""
+        dev = pathlib.Path(__file__).resolve().parents[2] / "dev"
+        printed = re.search(r"<<'CLIENTS'\n(.*?)\nCLIENTS\n", dev.read_text(), re.DOTALL).group(1)
+        with Server(PROGRAM, "--override-generation-config", '{"temperature": 0}', name="demo") as server:
+            printed = printed.replace(":8000", f":{server.port}")
+            curl = re.search(r"^curl .*?\n\n", printed, re.DOTALL | re.MULTILINE).group(0)
+            python = printed[printed.index("from openai"):]
+            for command in (["bash", "-c", curl], [sys.executable, "-c", python]):
+                done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+                self.assertIn("Paris", done.stdout, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=2)
