@@ -63,6 +63,16 @@ TEST(Load, SixtyFourStreamsSayWhatTheySayAlone) {
   EXPECT_TRUE(server.is_idle_within(2s));
 }
 
+// Waits until the engine says so. Its numbers are those of its last step: a first token may reach a
+// client before they tell that its request runs.
+void wait_for_status(const RunningServer& server, int64_t running, int64_t waiting) {
+  while (true) {
+    const EngineStatus status = server.loaded->engine->status();
+    if (status.running == running && status.waiting == waiting) return;
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
 // Streams, whole answers, completions, errors, and clients that leave, all at once.
 TEST(Load, AMixtureLeavesNothingBehind) {
   RunningServer server({.max_sequences = 4});
@@ -129,11 +139,12 @@ TEST(Vanishing, FromTheQueueIsNeverStarted) {
   running.post("/v1/chat/completions",
                chat("Hi", ",\"max_tokens\":4000,\"ignore_eos\":true,\"stream\":true"));
   ASSERT_TRUE(running.receive_until("\"delta\""));
+  wait_for_status(server, 1, 0);
   {
     Client waiting(server.port());
     waiting.post("/v1/chat/completions", chat("Hi", ",\"max_tokens\":4000,\"stream\":true"));
     ASSERT_TRUE(waiting.receive_until("\r\n\r\n"));  // accepted: its stream is open
-    while (server.loaded->engine->status().waiting == 0) std::this_thread::sleep_for(1ms);
+    wait_for_status(server, 1, 1);
   }
   for (int i = 0; i < 1000 && server.loaded->engine->status().waiting > 0; ++i)
     std::this_thread::sleep_for(1ms);
@@ -149,9 +160,10 @@ TEST(Queue, FullIsAnAnswer) {
   Client running(server.port());
   running.post("/v1/chat/completions", endless);
   ASSERT_TRUE(running.receive_until("\"delta\""));
+  wait_for_status(server, 1, 0);
   Client waiting(server.port());
   waiting.post("/v1/chat/completions", endless);
-  while (server.loaded->engine->status().waiting == 0) std::this_thread::sleep_for(1ms);
+  wait_for_status(server, 1, 1);
   const Answer refused = post(server.port(), "/v1/chat/completions", endless);
   EXPECT_EQ(refused.status, 429);
   EXPECT_THAT(refused.head, HasSubstr("Retry-After: "));

@@ -54,8 +54,8 @@ struct HttpServer::Impl {
   std::condition_variable idle;
   int64_t busy = 0;  // guarded by mutex
   std::vector<std::shared_ptr<Lane>> lanes;
-  std::optional<tcp::acceptor> acceptor;           // on the first lane
-  std::optional<asio::steady_timer> accept_timer;  // likewise
+  std::unique_ptr<tcp::acceptor> acceptor;           // on the first lane
+  std::unique_ptr<asio::steady_timer> accept_timer;  // likewise
   size_t next_lane = 0;
   int port = 0;
 
@@ -74,8 +74,8 @@ Status HttpServer::Impl::listen() {
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("host ", options.host, ": ", error ? error.message() : "no address")};
   const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor.emplace(context);
-  accept_timer.emplace(context);
+  acceptor = std::make_unique<tcp::acceptor>(context);
+  accept_timer = std::make_unique<asio::steady_timer>(context);
   acceptor->open(endpoint.protocol(), error);
   if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
   if (!error && options.send_buffer_bytes > 0)
@@ -158,6 +158,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& o
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): only memory could run out, and that ends the program
 HttpServer::~HttpServer() {
   drain();
   for (const std::shared_ptr<Lane>& lane : impl_->lanes)

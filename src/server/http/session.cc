@@ -104,7 +104,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   enum class State { kHead, kBody, kServing, kClosed };
 
   void start_request() {
-    parser_.emplace();
+    parser_ = std::make_unique<Parser>();
     parser_->header_limit(static_cast<uint32_t>(service_.limits.header_bytes));
     parser_->body_limit(static_cast<uint64_t>(service_.limits.body_bytes));
     parser_->eager(false);
@@ -122,8 +122,8 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   void append_head(const HttpResponse& response, Framing framing);
 
   // Of the exchange being served.
-  void respond(HttpResponse response);
-  void start_stream(HttpResponse head);
+  void respond(const HttpResponse& response);
+  void start_stream(const HttpResponse& head);
   void send(std::string_view bytes);
   void finish();
   void complete();
@@ -144,7 +144,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   const std::function<void()> changed_;
 
   State state_ = State::kHead;
-  std::optional<Parser> parser_;
+  std::unique_ptr<Parser> parser_;  // of the request being read
   std::string input_, output_;
   size_t in_flight_ = 0;
   Clock::time_point last_input_, request_begin_;
@@ -171,10 +171,10 @@ void SessionExchange::attach(std::shared_ptr<Activity> activity) {
   if (const auto session = this->session()) session->activity_ = std::move(activity);
 }
 void SessionExchange::respond(HttpResponse response) {
-  if (const auto session = this->session()) session->respond(std::move(response));
+  if (const auto session = this->session()) session->respond(response);
 }
 void SessionExchange::start_stream(HttpResponse head) {
-  if (const auto session = this->session()) session->start_stream(std::move(head));
+  if (const auto session = this->session()) session->start_stream(head);
 }
 void SessionExchange::send(std::string_view bytes) {
   if (const auto session = this->session()) session->send(bytes);
@@ -312,7 +312,7 @@ void Session::append_head(const HttpResponse& response, Framing framing) {
                        .keep_alive = keep_alive_ && is_http10_});
 }
 
-void Session::respond(HttpResponse response) {
+void Session::respond(const HttpResponse& response) {
   CHECK(!streaming_ && status_ == 0, "a second answer to one request");
   if (input_ended_ || (service_.draining && service_.draining())) keep_alive_ = false;
   status_ = response.status;
@@ -322,7 +322,7 @@ void Session::respond(HttpResponse response) {
   complete();
 }
 
-void Session::start_stream(HttpResponse head) {
+void Session::start_stream(const HttpResponse& head) {
   CHECK(!streaming_ && status_ == 0, "a second answer to one request");
   status_ = head.status;
   streaming_ = true;

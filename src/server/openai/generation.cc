@@ -50,7 +50,7 @@ class Generation final : public Activity, public std::enable_shared_from_this<Ge
   const std::shared_ptr<Exchange> exchange_;
   GenerationPlan plan_;
   const ResponseFormat::Wants wants_;
-  std::vector<std::optional<TokenStream>> streams_;
+  std::vector<std::unique_ptr<TokenStream>> streams_;  // null: ended
   StreamNews news_;
   std::string out_;  // events not yet sent
   Clock::time_point last_sent_ = Clock::now();
@@ -68,7 +68,7 @@ Status Generation::submit() {
     };
     TRY_ASSIGN(TokenStream stream,
                plan_.model->engine->submit(std::move(plan_.choices[i].request), on_news));
-    streams_.emplace_back(std::move(stream));
+    streams_.push_back(std::make_unique<TokenStream>(std::move(stream)));
   }
   return {};
 }
