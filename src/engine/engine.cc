@@ -173,6 +173,7 @@ void Engine::loop() {
   while (receive()) {
     drop_cancelled();
     start_jobs();
+    update_status();  // before a first token can reach anybody
     const StepPlan& plan = scheduler_->plan();
     if (plan.prefill >= 0)
       prefill(plan);
