@@ -1,0 +1,38 @@
+#include "backend/cpu/features.h"
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace pewter {
+namespace {
+
+CpuFeatures& features() {
+  static CpuFeatures detected = detect_cpu_features();
+  return detected;
+}
+
+}  // namespace
+
+CpuFeatures detect_cpu_features() {
+  CpuFeatures f;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  f.avx512_vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+  f.avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
+#elif defined(__aarch64__)
+  // Bits of the kernel's interface (asm/hwcap.h), spelled out because older headers lack them.
+  const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
+  f.neon_dotprod = (caps >> 20 & 1) != 0;
+  f.neon_i8mm = (caps2 >> 13 & 1) != 0;
+  f.neon_bf16 = (caps2 >> 14 & 1) != 0;
+#endif
+  return f;
+}
+
+const CpuFeatures& cpu_features() { return features(); }
+void set_cpu_features_for_test(const CpuFeatures& f) { features() = f; }
+
+}  // namespace pewter
