@@ -130,8 +130,7 @@ void attend_split(const Strip& strip, int64_t split, const AttentionScratch& s,
               .x = s.q_rows,
               .m = vectors,
               .out = s.scores + t,
-              .out_stride = kSplitTokens,
-              .scratch = s.dot});
+              .out_stride = kSplitTokens});
   }
   for (int64_t v = 0; v < vectors; ++v) {
     const int64_t visible = strip.position + v / strip.group + 1 - begin;
@@ -283,8 +282,7 @@ PartialSoftmax lay_out_partial(Arena& arena, const OpsLimits& limits) {
 
 }  // namespace
 
-void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& scratch,
-                       const DotScratch& dot) {
+void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& scratch) {
   const int64_t vectors = vectors_of(limits), pd = padded_inputs(limits.head_dim);
   scratch.q = arena.take<float>(vectors * pd);
   scratch.q_rows = arena.take<const float*>(vectors);
@@ -293,7 +291,6 @@ void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& 
   scratch.angles = arena.take<float>(2 * limits.head_dim);
   scratch.partial = lay_out_partial(arena, limits);
   scratch.running = lay_out_partial(arena, limits);
-  scratch.dot = dot;
 }
 
 void lay_out_attention_shared(Arena& arena, const OpsLimits& limits, int64_t workers,

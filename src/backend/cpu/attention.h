@@ -33,7 +33,6 @@ struct AttentionScratch {
   float* values = nullptr;         // [kPageTokens, padded head_dim] a page's values as floats
   float* angles = nullptr;         // [2, head_dim] cosines and sines; one head at `q`
   PartialSoftmax partial, running;
-  DotScratch dot;
 };
 
 // Shared by the workers when a few long contexts are cut between them.
@@ -48,8 +47,7 @@ struct AttentionShared {
   int64_t in_flight() const { return static_cast<int64_t>(partials.size()); }
 };
 
-void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& scratch,
-                       const DotScratch& dot);
+void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& scratch);
 void lay_out_attention_shared(Arena& arena, const OpsLimits& limits, int64_t workers,
                               AttentionShared& shared);
 

@@ -20,9 +20,8 @@ struct DeltaScratch {
   float* weights = nullptr;          // [kDeltaChunk, kDeltaChunk] products times decays
   float* scaled_k = nullptr;         // [kDeltaChunk, pk]
   const float** key_rows = nullptr;  // [2 · kDeltaChunk]
-  DotScratch dot;
 
-  static DeltaScratch lay_out(Arena& arena, const OpsLimits& limits, const DotScratch& dot);
+  static DeltaScratch lay_out(Arena& arena, const OpsLimits& limits);
 };
 
 // What one item works on. Rows of the tape come before the step's own.

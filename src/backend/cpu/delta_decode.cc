@@ -72,7 +72,7 @@ void delta_decode(const DeltaItem& item, const DeltaScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(delta_decode)(item, scratch);
 }
 
-DeltaScratch DeltaScratch::lay_out(Arena& arena, const OpsLimits& limits, const DotScratch& dot) {
+DeltaScratch DeltaScratch::lay_out(Arena& arena, const OpsLimits& limits) {
   const int64_t pk = padded_inputs(limits.key_dim), pv = padded_inputs(limits.value_dim);
   static_assert(2 * kMaxDecodeRows <= kDeltaChunk, "tape and new rows share the chunk's rows");
   DeltaScratch s;
@@ -85,7 +85,6 @@ DeltaScratch DeltaScratch::lay_out(Arena& arena, const OpsLimits& limits, const 
   s.weights = arena.take<float>(kDeltaChunk * kDeltaChunk);
   s.scaled_k = arena.take<float>(kDeltaChunk * pk);
   s.key_rows = arena.take<const float*>(2 * kDeltaChunk);
-  s.dot = dot;
   return s;
 }
 

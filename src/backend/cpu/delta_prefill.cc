@@ -94,8 +94,7 @@ void make_chunk(const DeltaView& view, int64_t t0, int64_t count, const DeltaScr
             .x = s.key_rows,
             .m = 2 * count,
             .out = s.products,
-            .out_stride = kDeltaChunk,
-            .scratch = s.dot});
+            .out_stride = kDeltaChunk});
 }
 
 // weights[i][j] = factor_i · products[i][j] · e^(G_i − G_j) for j < i + diagonal, 0 beyond.

@@ -21,10 +21,8 @@ void CpuOps::route_rows(const RouteArgs& args, int64_t first, int64_t m) {
   const int64_t stride = experts + 1;  // the router's logits, then the shared expert's gate
   CHECK(experts <= limits_.experts && args.shared_gate.n == 1, experts, " experts, reserved for ",
         limits_.experts);
-  const InputRows x = make_inputs(
-      m, hidden,
-      wants_split_inputs(args.router.format) || wants_split_inputs(args.shared_gate.format),
-      [&](int64_t r, float* row) {
+  const InputRows x =
+      make_inputs(m, hidden, {&args.router, &args.shared_gate}, [&](int64_t r, float* row) {
         norm_row(args.x[first + r].data_as<float>(), args.norm.data_as<float>(), args.epsilon,
                  hidden, row);
         narrow_row(row, args.normed[first + r].data(), args.normed.dtype(), hidden);
@@ -94,19 +92,16 @@ void CpuOps::experts_up(const ExpertsUpArgs& args) {
 
 void CpuOps::experts_up_rows(const ExpertsUpArgs& args, int64_t first, int64_t m) {
   const int64_t hidden = args.normed.dim(1), top_k = args.expert.dim(1), experts = args.gate.count;
-  const bool split = wants_split_inputs(args.gate.format) || wants_split_inputs(args.up.format) ||
-                     wants_split_inputs(args.shared_gate.format) ||
-                     wants_split_inputs(args.shared_up.format);
+  const InputForms forms{&args.gate, &args.up, &args.shared_gate, &args.shared_up};
   // The shared expert's rows stand first among the pointers, the pairs in expert order behind them.
-  const InputRows x = make_inputs(m, hidden, split, [&](int64_t r, float* row) {
+  const InputRows x = make_inputs(m, hidden, forms, [&](int64_t r, float* row) {
     widen_row(args.normed[first + r], row, hidden, hidden);
   });
   group_by_expert(args.expert, first, m, experts);
   for (int64_t r = 0; r < m; ++r) scratch_.out_rows[r] = args.shared_hidden[first + r].data();
   for (int64_t at = 0; at < m * top_k; ++at) {
     const int64_t pair = scratch_.pairs[at], row = pair / top_k;
-    scratch_.natural_rows[m + at] = scratch_.natural_rows[row];
-    if (split) scratch_.split_rows[m + at] = scratch_.split_rows[row];
+    x.repeat(row, m + at, forms);
     scratch_.out_rows[m + at] = args.hidden[first + row][pair % top_k].data();
   }
   size_t count = 0;
@@ -144,46 +139,36 @@ void CpuOps::experts_down_rows(const ExpertsDownAddArgs& args, int64_t first, in
   group_by_expert(args.expert, first, m, experts);
 
   // Input rows: the pairs in expert order, then the shared expert's.
-  const int64_t pairs = m * top_k, stride = padded_inputs(width),
-                shared_stride = padded_inputs(shared_width);
-  const bool split = wants_split_inputs(args.down.format),
-             shared_split = wants_split_inputs(args.shared_down.format);
-  CHECK(pairs * stride + m * shared_stride <= scratch_.input_floats, m,
+  const int64_t pairs = m * top_k, stride = input_stride(width),
+                shared_stride = input_stride(shared_width);
+  const InputForms forms{&args.down}, shared_forms{&args.shared_down};
+  CHECK(pairs * stride + m * shared_stride <= scratch_.inputs.inputs, m,
         " rows exceed the reserved scratch");
-  workers_.run_if(pairs + m, kRowsWorthThreads * top_k, [&](int64_t at, int64_t) {
+  workers_.run_if(pairs + m, kRowsWorthThreads * top_k, [&](int64_t at, int64_t worker) {
     const bool shared = at >= pairs;
     const int64_t pair = shared ? 0 : scratch_.pairs[at];
     const TensorView from = shared ? args.shared_hidden[first + at - pairs]
                                    : args.hidden[first + pair / top_k][pair % top_k];
-    const int64_t padded = shared ? shared_stride : stride;
+    const int64_t k = shared ? shared_width : width;
     const int64_t offset = shared ? pairs * stride + (at - pairs) * shared_stride : at * stride;
-    widen_row(from, scratch_.natural + offset, shared ? shared_width : width, padded);
-    scratch_.natural_rows[at] = scratch_.natural + offset;
-    if (!(shared ? shared_split : split)) return;
-    split_row(scratch_.natural + offset, padded, scratch_.split + offset);
-    scratch_.split_rows[at] = scratch_.split + offset;
+    store_input(scratch_.inputs, at, offset, k, shared ? shared_forms : forms,
+                scratch_.workers[static_cast<size_t>(worker)].row,
+                [&](float* row) { widen_row(from, row, k, k); });
   });
-  const InputRows x{.natural = scratch_.natural_rows, .split = scratch_.split_rows};
+  const InputRows& x = scratch_.inputs.rows;
 
   const int64_t items = (hidden + kDownColumns - 1) / kDownColumns;
   workers_.run(items, [&](int64_t item, int64_t worker) {
     const int64_t begin = item * kDownColumns, end = std::min(begin + kDownColumns, hidden);
     float* results = scratch_.workers[static_cast<size_t>(worker)].down;
-    const auto multiply = [&](const WeightMatrix& w, int64_t index, int64_t at, int64_t rows) {
-      dot_rows({.w = rows_of(w, index),
-                .begin = begin,
-                .end = end,
-                .x = x.order_for(w.format) + at,
-                .m = rows,
-                .out = results + at * kDownColumns,
-                .out_stride = kDownColumns,
-                .scratch = scratch_.linear[static_cast<size_t>(worker)].dot});
+    const auto project = [&](const WeightMatrix& w, int64_t index, int64_t at, int64_t rows) {
+      multiply(w, index, begin, end, x.from(at), rows, results + at * kDownColumns, kDownColumns);
     };
     for (int64_t e = 0; e < experts; ++e) {
       const int64_t at = scratch_.expert_begin[e], rows = scratch_.expert_begin[e + 1] - at;
-      if (rows > 0) multiply(args.down, e, at, rows);
+      if (rows > 0) project(args.down, e, at, rows);
     }
-    multiply(args.shared_down, 0, pairs, m);
+    project(args.shared_down, 0, pairs, m);
     for (int64_t r = 0; r < m; ++r) {
       float* sum = args.partial[first + r].data_as<float>() + begin;
       const auto* weight = args.weight[first + r].data_as<float>();

@@ -36,16 +36,30 @@ void norm_row(const float* x, const float* w, float epsilon, int64_t n, float* y
   }
 }
 
-void split_row(const float* x, int64_t n, float* out) {
-  constexpr int64_t kHalf = 16;
-  static_assert(kHalf % kLanes == 0);
-  for (int64_t unit = 0; unit < n; unit += 2 * kHalf)
-    for (int64_t j = 0; j < kHalf; j += kLanes) {
-      V even, odd;
-      hn::LoadInterleaved2(D(), x + unit + 2 * j, even, odd);
-      hn::StoreU(even, D(), out + unit + j);
-      hn::StoreU(odd, D(), out + unit + kHalf + j);
+void code_row(const float* x, int64_t n, int8_t* out) {
+  const hn::Rebind<int32_t, D> di;
+  auto* scales = reinterpret_cast<float*>(out + n);
+  auto* offsets = reinterpret_cast<int32_t*>(scales + n / 128);
+  for (int64_t group = 0; group < n / 128; ++group, x += 128, out += 128) {
+    V most = hn::Zero(D()), poison = hn::Zero(D());  // infinity and NaN times 0 are NaN
+    for (int64_t i = 0; i < 128; i += kLanes) {
+      const V v = hn::LoadU(D(), x + i);
+      most = hn::Max(most, hn::Abs(v));
+      poison = hn::MulAdd(v, hn::Zero(D()), poison);
     }
+    const float largest = hn::GetLane(hn::MaxOfLanes(D(), most));
+    // What is too small to divide by is zero.
+    const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
+    scales[group] = (largest > 1e-30f ? largest / 127.0f : 0.0f) + sum(poison);
+    const V factor = hn::Set(D(), inverse);
+    auto total = hn::Zero(di);
+    for (int64_t i = 0; i < 128; i += kLanes) {
+      const auto code = hn::NearestInt(hn::Mul(hn::LoadU(D(), x + i), factor));
+      total = hn::Add(total, code);
+      hn::StoreU(hn::DemoteTo(hn::Rebind<int8_t, D>(), code), hn::Rebind<int8_t, D>(), out + i);
+    }
+    offsets[group] = -8 * hn::GetLane(hn::SumOfLanes(di, total));
+  }
 }
 
 void silu_multiply_row(float* gate, const float* up, int64_t n) {
@@ -85,7 +99,7 @@ namespace pewter {
 HWY_EXPORT(widen_bf16);
 HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(norm_row);
-HWY_EXPORT(split_row);
+HWY_EXPORT(code_row);
 HWY_EXPORT(silu_multiply_row);
 HWY_EXPORT(add_scaled_row);
 HWY_EXPORT(add_row);
@@ -109,8 +123,9 @@ void narrow_row(const float* x, std::byte* out, DType dtype, int64_t n) {
 void norm_row(const float* x, const float* w, float epsilon, int64_t n, float* y) {
   HWY_DYNAMIC_DISPATCH(norm_row)(x, w, epsilon, n, y);
 }
-void split_row(const float* x, int64_t n, float* out) {
-  HWY_DYNAMIC_DISPATCH(split_row)(x, n, out);
+void code_row(const float* x, int64_t n, int8_t* out) {
+  CHECK(n % 128 == 0, "codes of ", n, " inputs");
+  HWY_DYNAMIC_DISPATCH(code_row)(x, n, out);
 }
 void silu_multiply_row(float* gate, const float* up, int64_t n) {
   HWY_DYNAMIC_DISPATCH(silu_multiply_row)(gate, up, n);

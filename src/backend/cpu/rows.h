@@ -15,8 +15,9 @@ void narrow_row(const float* x, std::byte* out, DType dtype, int64_t n);
 // y = x / √(mean(x²) + ε) · (1 + w), f32 in and out.
 void norm_row(const float* x, const float* w, float epsilon, int64_t n, float* y);
 
-// The even elements of each unit of 32, then its odd ones (dot.h); n is a multiple of 32.
-void split_row(const float* x, int64_t n, float* out);
+// A row of codes (panel_rows.h): x ≈ code · scale with scale = (largest |x| of 128) / 127, codes
+// rounded to nearest. A group that is not finite gets a scale that is not. n is a multiple of 128.
+void code_row(const float* x, int64_t n, int8_t* out);
 
 // gate[i] ← silu(gate[i]) · up[i]
 void silu_multiply_row(float* gate, const float* up, int64_t n);
