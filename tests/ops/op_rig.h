@@ -39,8 +39,22 @@ struct Tensor {
 Floats random_values(int64_t count, uint64_t seed, float scale = 1);
 float round_to_bf16(float x);
 
-// Weights around ±1/√k in any format.
+// Weights around ±1/√k in any format, canonical.
 WeightMatrix random_weight(const WeightSpec& spec, uint64_t seed);
+// The same weights as the fast path's device stores them, in blocks of rows as a loader would.
+WeightMatrix stored_weight(const WeightMatrix& canonical);
+
+// A canonical matrix and its stored twin.
+struct TestWeight {
+  WeightMatrix canonical, stored;
+
+  TestWeight() = default;
+  TestWeight(WeightMatrix w)  // NOLINT: implicit on purpose
+      : canonical(std::move(w)), stored(stored_weight(canonical)) {}
+  const WeightMatrix& of(const Ops& ops) const {
+    return ops.activation_dtype() == DType::kBF16 ? stored : canonical;
+  }
+};
 std::string spec_name(const WeightSpec& spec);
 // Row `row` of matrix `index` decoded.
 Floats weight_row(const WeightMatrix& w, int64_t index, int64_t row);

@@ -32,7 +32,8 @@ class Targets : public testing::TestWithParam<int64_t> {
   bool skip_ = false;
 };
 
-Floats multiply(Ops& ops, const WeightMatrix& w, const Floats& x, int64_t m) {
+Floats multiply(Ops& ops, const TestWeight& weight, const Floats& x, int64_t m) {
+  const WeightMatrix& w = weight.of(ops);
   const Tensor in = Tensor::of(ops.activation_dtype(), {m, w.k}, x);
   const Tensor out = Tensor::zeros(DType::kF32, {m, w.n});
   ops.linear_add({.x = in.view, .w = w, .partial = out.view});
@@ -44,13 +45,14 @@ TEST_P(Targets, ProjectionsMatchAndRowsKeepTheirBits) {
   for (const WeightSpec& spec : {WeightSpec{.format = WeightFormat::kF32, .n = 9, .k = 70},
                                  WeightSpec{.format = WeightFormat::kF16, .n = 9, .k = 70},
                                  WeightSpec{.format = WeightFormat::kBF16, .n = 9, .k = 1100},
+                                 WeightSpec{.format = WeightFormat::kBF16, .n = 83, .k = 1101},
                                  WeightSpec{.format = WeightFormat::kFp8Block128, .n = 9, .k = 70},
                                  WeightSpec{.format = WeightFormat::kInt4Group128,
                                             .n = 9,
                                             .k = 256,
                                             .scale_dtype = DType::kF16,
                                             .has_zeros = true}}) {
-    const WeightMatrix w = random_weight(spec, 1);
+    const TestWeight w = random_weight(spec, 1);
     const Floats x = random_values(17 * spec.k, 2);
     const Floats want = multiply(*make_reference(), w, x, 17);
     const UseTarget target(GetParam());
@@ -60,8 +62,11 @@ TEST_P(Targets, ProjectionsMatchAndRowsKeepTheirBits) {
         have, want,
         [&](int64_t i, double value) {
           const double x_norm = norm_of(x.data() + i / spec.n * spec.k, spec.k);
-          const Floats row = weight_row(w, 0, i % spec.n);
-          return rounded(value, dot_bound(spec.k, x_norm, norm_of(row.data(), spec.k)),
+          const Floats row = weight_row(w.canonical, 0, i % spec.n);
+          const double input = spec.format == WeightFormat::kInt4Group128
+                                   ? code_error(x.data() + i / spec.n * spec.k, spec.k)
+                                   : 0;
+          return rounded(value, dot_bound(spec.k, x_norm, norm_of(row.data(), spec.k), input),
                          DType::kF32);
         },
         spec_name(spec));

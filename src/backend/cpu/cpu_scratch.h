@@ -15,7 +15,7 @@ namespace pewter {
 // Rows a stage takes at a time: longer prefills go through in blocks.
 inline constexpr int64_t kRowBlock = 512;
 // Output columns one item of experts_down_add computes for every expert.
-inline constexpr int64_t kDownColumns = 32;
+inline constexpr int64_t kDownColumns = 64;
 
 struct CpuScratch {
   // Input rows, and the pointers kernels follow to them. A pair is a row's expert slot.

@@ -16,6 +16,7 @@ struct DeltaScratch {
   float* q = nullptr;                // [kDeltaChunk, pk] unit queries / √dk
   float* v = nullptr;                // [kDeltaChunk, pv] values, then what the rows write
   float* o = nullptr;                // [kDeltaChunk, pv]
+  float* predicted = nullptr;        // [pv] Sᵀk of a row
   float* products = nullptr;         // [2 · kDeltaChunk, kDeltaChunk] k·k and q·k of a chunk
   float* weights = nullptr;          // [kDeltaChunk, kDeltaChunk] products times decays
   float* scaled_k = nullptr;         // [kDeltaChunk, pk]

@@ -150,43 +150,101 @@ HWY_INLINE void store_state(const DeltaView& view, int64_t head, const float* st
       store(hn::LoadU(D(), state + i * view.pv + c), to + i * view.dv + c, view.dv - c);
 }
 
-// One row of the recurrence on a padded state; o may be null, and then q is not read.
-//   S ← e^g·S;  S ← S + k ⊗ β(v − Sᵀk);  o = Sᵀq
-// Columns of S are independent, so they go kColumns vectors at a time; sums run over dk in order.
-HWY_INLINE void recur(const DeltaView& view, const Gates& gates, const float* k, const float* q,
-                      const float* v, float* state, float* o) {
-  constexpr int kColumns = static_cast<int>(HWY_MIN(int64_t{2}, kInputUnit / kLanes));
-  const V decay = hn::Set(D(), std::exp(gates.g)), beta = hn::Set(D(), gates.beta);
-  for (int64_t c = 0; c < view.pv; c += kColumns * kLanes) {
-    float* s = state + c;
-    V change[kColumns], output[kColumns];
-    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-      change[j] = hn::Zero(D());
-      output[j] = hn::Zero(D());
-    });
+// What a row adds to the state: S ← decay·S + k ⊗ d with d = β(v − decay·Sᵀk).
+struct DeltaUpdate {
+  float decay = 1;
+  const float* k = nullptr;  // [dk]
+  const float* d = nullptr;  // [pv]
+};
+
+// Columns c … of one pass over a state (sweep_state).
+template <int kColumns>
+HWY_INLINE void sweep_columns(const DeltaView& view, const float* from, float* to,
+                              const DeltaUpdate& update, const float* k, const float* q, int64_t c,
+                              float* predicted, float* output) {
+  const int64_t stride = view.dv, left = stride - c;  // only a single column vector may be cut
+  const auto read = [&](const float* at) PEWTER_INLINE_LAMBDA {
+    return kColumns == 1 ? load(at, left) : hn::LoadU(D(), at);
+  };
+  V d[kColumns], pk[kColumns], pq[kColumns];
+  unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+    d[j] = update.d == nullptr ? hn::Zero(D()) : hn::LoadU(D(), update.d + c + j * kLanes);
+    pk[j] = pq[j] = hn::Zero(D());
+  });
+  const V decay = hn::Set(D(), update.decay);
+  const auto rows = [&](auto updates, auto reads_k, auto reads_q) PEWTER_INLINE_LAMBDA {
     for (int64_t i = 0; i < view.dk; ++i) {
-      const V ki = hn::Set(D(), k[i]);
       unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-        const V decayed = hn::Mul(decay, hn::LoadU(D(), s + i * view.pv + j * kLanes));
-        change[j] = hn::MulAdd(decayed, ki, change[j]);
+        const int64_t at = i * stride + c + j * kLanes;
+        V s = read(from + at);
+        if constexpr (updates) {
+          s = hn::MulAdd(hn::Set(D(), update.k[i]), d[j], hn::Mul(decay, s));
+          if constexpr (kColumns == 1)
+            store(s, to + at, left);
+          else
+            hn::StoreU(s, D(), to + at);
+        }
+        if constexpr (reads_k) pk[j] = hn::MulAdd(s, hn::Set(D(), k[i]), pk[j]);
+        if constexpr (reads_q) pq[j] = hn::MulAdd(s, hn::Set(D(), q[i]), pq[j]);
       });
     }
-    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-      change[j] = hn::Mul(beta, hn::Sub(hn::LoadU(D(), v + c + j * kLanes), change[j]));
-    });
-    for (int64_t i = 0; i < view.dk; ++i) {
-      const V ki = hn::Set(D(), k[i]);
-      unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-        float* at = s + i * view.pv + j * kLanes;
-        const V updated = hn::MulAdd(ki, change[j], hn::Mul(decay, hn::LoadU(D(), at)));
-        hn::StoreU(updated, D(), at);
-        if (o != nullptr) output[j] = hn::MulAdd(updated, hn::Set(D(), q[i]), output[j]);
-      });
-    }
-    if (o == nullptr) continue;
-    unroll<kColumns>([&](auto j)
-                         PEWTER_INLINE_LAMBDA { hn::StoreU(output[j], D(), o + c + j * kLanes); });
+  };
+  constexpr std::true_type kYes;
+  constexpr std::false_type kNo;
+  if (k == nullptr)
+    rows(kYes, kNo, kNo);
+  else if (update.d != nullptr && q != nullptr)
+    rows(kYes, kYes, kYes);
+  else if (update.d != nullptr)
+    rows(kYes, kYes, kNo);
+  else if (q != nullptr)
+    rows(kNo, kYes, kYes);
+  else
+    rows(kNo, kYes, kNo);
+  unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+    if (k != nullptr) hn::StoreU(pk[j], D(), predicted + c + j * kLanes);
+    if (q != nullptr) hn::StoreU(pq[j], D(), output + c + j * kLanes);
+  });
+}
+
+// One pass over a state [dk, dv]: applies the update of the row before, if there is one, writing
+// the state to `to` (which may be `from`), and forms Sᵀk and Sᵀq of the row that comes, if given.
+// Columns are independent and sums run over dk in order, so how they are cut leaves no trace.
+HWY_INLINE void sweep_state(const DeltaView& view, const float* from, float* to,
+                            const DeltaUpdate& update, const float* k, const float* q,
+                            float* predicted, float* output) {
+  constexpr int kColumns = kLanes == 16 ? 8 : kLanes == 8 ? 2 : 4;
+  int64_t c = 0;
+  for (; c + kColumns * kLanes <= view.dv; c += kColumns * kLanes)
+    sweep_columns<kColumns>(view, from, to, update, k, q, c, predicted, output);
+  for (; c < view.dv; c += kLanes)
+    sweep_columns<1>(view, from, to, update, k, q, c, predicted, output);
+}
+
+// d = β(v − decay·predicted) in place of v.
+HWY_INLINE void make_change(const DeltaView& view, float decay, float beta, const float* predicted,
+                            float* v) {
+  for (int64_t c = 0; c < view.dv; c += kLanes) {
+    const V error =
+        hn::NegMulAdd(hn::Set(D(), decay), hn::LoadU(D(), predicted + c), hn::LoadU(D(), v + c));
+    hn::StoreU(hn::Mul(hn::Set(D(), beta), error), D(), v + c);
   }
+}
+
+// Applies the accepted rows of the tape, whose keys are in scratch.k, to a head's state.
+HWY_INLINE void apply_tape(const DeltaView& view, int64_t head, const DeltaScratch& s) {
+  float* state = view.state(head);
+  DeltaUpdate update;
+  for (int64_t t = 0; t < view.item.accepted; ++t) {
+    const float* k = s.k + t * view.pk;
+    sweep_state(view, state, state, update, k, nullptr, s.predicted, nullptr);
+    const Gates gates = tape_gates(view, t, head);
+    update = {.decay = std::exp(gates.g), .k = k, .d = s.v};
+    convolve(view, t, view.v_channel(head), view.dv, s.v);
+    make_change(view, update.decay, gates.beta, s.predicted, s.v);
+  }
+  if (view.item.accepted > 0)
+    sweep_state(view, state, state, update, nullptr, nullptr, nullptr, nullptr);
 }
 
 // out = o / √(mean(o²) + ε) · w ⊙ silu(z), rounded to the activation type.

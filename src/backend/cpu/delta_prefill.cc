@@ -164,15 +164,7 @@ void delta_prefill(const DeltaItem& item, const DeltaScratch& scratch) {
   const int64_t first = view.first_head(), last = first + view.repeat;
   // The tape first, row by row as decode does.
   for (int64_t t = 0; t < accepted; ++t) make_key(view, t, scratch.k + t * view.pk);
-  for (int64_t head = first; accepted > 0 && head < last; ++head) {
-    load_state(view, head, scratch.state);
-    for (int64_t t = 0; t < accepted; ++t) {
-      convolve(view, t, view.v_channel(head), view.dv, scratch.v);
-      recur(view, tape_gates(view, t, head), scratch.k + t * view.pk, nullptr, scratch.v,
-            scratch.state, nullptr);
-    }
-    store_state(view, head, scratch.state);
-  }
+  for (int64_t head = first; accepted > 0 && head < last; ++head) apply_tape(view, head, scratch);
   for (int64_t row = 0; row < item.rows; row += kDeltaChunk) {
     const int64_t count = HWY_MIN(item.rows - row, kDeltaChunk);
     make_chunk(view, accepted + row, count, scratch);

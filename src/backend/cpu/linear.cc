@@ -37,10 +37,8 @@ void run_item(const LinearJob& job, int64_t begin, int64_t end, const LinearScra
 void multiply(const WeightMatrix& w, int64_t index, int64_t begin, int64_t end, const InputRows& x,
               int64_t m, float* out, int64_t out_stride) {
   if (w.layout == kPanelLayout)
-    return panel_rows({.w = &w,
-                       .index = index,
-                       .begin = begin,
-                       .end = end,
+    return panel_rows({.w = panels_from(w, index, begin),
+                       .count = panels_of(end - begin),
                        .floats = x.floats,
                        .halves = x.halves,
                        .codes = x.codes,

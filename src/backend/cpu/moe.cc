@@ -7,8 +7,15 @@
 #include <algorithm>
 
 #include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/panel.h"
 
 namespace pewter {
+namespace {
+
+// Rows up to which memory limits the experts.
+constexpr int64_t kStreamedRows = 4;
+
+}  // namespace
 
 void CpuOps::route(const RouteArgs& args) {
   const int64_t m = args.x.dim(0);
@@ -164,20 +171,34 @@ void CpuOps::experts_down_rows(const ExpertsDownAddArgs& args, int64_t first, in
     const auto project = [&](const WeightMatrix& w, int64_t index, int64_t at, int64_t rows) {
       multiply(w, index, begin, end, x.from(at), rows, results + at * kDownColumns, kDownColumns);
     };
+    int64_t next = 0;  // the first expert with rows that has not been asked for
+    const auto prefetch_next = [&] {
+      while (next < experts && scratch_.expert_begin[next] == scratch_.expert_begin[next + 1])
+        ++next;
+      if (next < experts && args.down.layout == kPanelLayout)
+        prefetch_panels(args.down, next, begin, end);
+      ++next;
+    };
+    // Few rows: an expert's share is a few kilobytes, so the next one's comes in meanwhile.
+    const bool streams = m <= kStreamedRows;
+    if (streams) prefetch_next();
     for (int64_t e = 0; e < experts; ++e) {
       const int64_t at = scratch_.expert_begin[e], rows = scratch_.expert_begin[e + 1] - at;
-      if (rows > 0) project(args.down, e, at, rows);
+      if (rows == 0) continue;
+      if (streams) prefetch_next();
+      project(args.down, e, at, rows);
     }
     project(args.shared_down, 0, pairs, m);
     for (int64_t r = 0; r < m; ++r) {
       float* sum = args.partial[first + r].data_as<float>() + begin;
-      const auto* weight = args.weight[first + r].data_as<float>();
-      std::fill(sum, sum + (end - begin), 0.0f);
-      for (int64_t slot = 0; slot < top_k; ++slot)
-        add_scaled_row(sum, results + scratch_.place[r * top_k + slot] * kDownColumns, weight[slot],
-                       end - begin);
-      add_scaled_row(sum, results + (pairs + r) * kDownColumns,
-                     args.shared_weight.data_as<float>()[first + r], end - begin);
+      weighted_sum_row({.rows = results,
+                        .stride = kDownColumns,
+                        .place = scratch_.place + r * top_k,
+                        .weight = args.weight[first + r].data_as<float>(),
+                        .slots = top_k,
+                        .last = results + (pairs + r) * kDownColumns,
+                        .last_weight = args.shared_weight.data_as<float>()[first + r]},
+                       end - begin, sum);
       if (args.residual.defined())
         add_row(args.residual[first + r].data_as<float>() + begin, sum, end - begin);
     }

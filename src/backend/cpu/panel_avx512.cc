@@ -35,7 +35,7 @@ namespace {
 using Sums = int32_t __attribute__((vector_size(64)));
 
 constexpr int64_t kGroup = 128, kGroupBytes = 1024, kLoad = 64;
-// Bytes ahead of a stream that one row asks for: memory's latency at a core's bandwidth.
+// Bytes ahead of a stream that a few rows ask for: memory's latency at a core's bandwidth.
 constexpr int64_t kAhead = 2048;
 
 // f(0), f(1), … with indexes known at compile time, so that arrays of vectors stay in registers.
@@ -83,9 +83,11 @@ __attribute__((noinline)) void int4_tile(const Panels& w, int64_t panel, const i
   const std::byte* values = w.values + panel * w.value_stride;
   const std::byte* scales = w.scales + panel * w.scale_stride;
   for (int64_t g = 0; g < groups; ++g, values += kGroupBytes, scales += scale_bytes) {
-    Sums acc[kRows][kPanels];
+    Sums acc[kRows][kPanels], other[kRows][kPanels];  // two sums where one would wait for itself
+    constexpr bool kTwo = kRows * kPanels <= 4;
     for_sums<kRows, kPanels>([&](auto r, auto p) PEWTER_INLINE {
       acc[r][p] = reinterpret_cast<Sums>(_mm512_set1_epi32(code_offsets(x[r], w.k)[g]));
+      if constexpr (kTwo) other[r][p] = Sums{};
     });
     if (__builtin_expect(w.zeros != nullptr, 0))  // −8·Σ · zero / 8, exactly
       for_sums<kRows, kPanels>([&](auto r, auto p) PEWTER_INLINE {
@@ -99,7 +101,7 @@ __attribute__((noinline)) void int4_tile(const Panels& w, int64_t panel, const i
       __m512i first[kPanels], second[kPanels];
       unroll<kPanels>([&](auto p) PEWTER_INLINE {
         const std::byte* from = values + p * w.value_stride + j * (kLoad / 8);
-        if constexpr (kRows == 1) __builtin_prefetch(from + kAhead);
+        if constexpr (kRows <= 4) __builtin_prefetch(from + kAhead);
         const __m512i both = _mm512_loadu_si512(from);
         first[p] = _mm512_and_si512(both, low);
         second[p] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
@@ -107,9 +109,16 @@ __attribute__((noinline)) void int4_tile(const Panels& w, int64_t panel, const i
       unroll<kRows>([&](auto r) PEWTER_INLINE {
         const __m512i a = broadcast(rows[r] + j), b = broadcast(rows[r] + j + 4);
         unroll<kPanels>([&](auto p) PEWTER_INLINE { acc[r][p] = dot(acc[r][p], first[p], a); });
-        unroll<kPanels>([&](auto p) PEWTER_INLINE { acc[r][p] = dot(acc[r][p], second[p], b); });
+        unroll<kPanels>([&](auto p) PEWTER_INLINE {
+          if constexpr (kTwo)
+            other[r][p] = dot(other[r][p], second[p], b);
+          else
+            acc[r][p] = dot(acc[r][p], second[p], b);
+        });
       });
     }
+    if constexpr (kTwo)
+      for_sums<kRows, kPanels>([&](auto r, auto p) PEWTER_INLINE { acc[r][p] += other[r][p]; });
     unroll<kPanels>([&](auto p) PEWTER_INLINE {
       const __m512 scale = load_scales(scales + p * w.scale_stride, w.scale_dtype);
       unroll<kRows>([&](auto r) PEWTER_INLINE {
@@ -137,7 +146,7 @@ __attribute__((noinline)) void bf16_tile(const Panels& w, int64_t panel, const B
     __m512bh weights[kPanels];
     unroll<kPanels>([&](auto p) PEWTER_INLINE {
       const std::byte* from = values + p * w.value_stride;
-      if constexpr (kRows == 1) __builtin_prefetch(from + kAhead);
+      if constexpr (kRows <= 4) __builtin_prefetch(from + kAhead);
       weights[p] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(from));
     });
     unroll<kRows>([&](auto r) PEWTER_INLINE {
@@ -158,7 +167,7 @@ HWY_POP_ATTRIBUTES
 namespace pewter {
 
 void panel_rows_int4_avx512(const PanelArgs& args) {
-  const Panels w(args);
+  const Panels& w = args.w;
   for_tiles<12, 2, 4>(args, [&](auto rows, auto panels, int64_t r, int64_t p) {
     int4_tile<decltype(rows)::value, decltype(panels)::value>(
         w, p, args.codes + r, args.out + r * args.out_stride + p * 16, args.out_stride);
@@ -166,7 +175,7 @@ void panel_rows_int4_avx512(const PanelArgs& args) {
 }
 
 void panel_rows_bf16_avx512(const PanelArgs& args) {
-  const Panels w(args);
+  const Panels& w = args.w;
   for_tiles<12, 2, 4>(args, [&](auto rows, auto panels, int64_t r, int64_t p) {
     bf16_tile<decltype(rows)::value, decltype(panels)::value>(
         w, p, args.halves + r, args.out + r * args.out_stride + p * 16, args.out_stride);

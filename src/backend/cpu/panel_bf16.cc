@@ -35,7 +35,7 @@ HWY_NOINLINE void bf16_tile(const Panels& w, int64_t panel, const float* const* 
     V even[kPanels][kVectors], odd[kPanels][kVectors];
     unroll<kPanels>([&](auto p) PEWTER_INLINE_LAMBDA {
       const std::byte* at = values + p * w.value_stride;
-      if constexpr (kRows == 1) __builtin_prefetch(at + kAhead);
+      if constexpr (kRows <= 4) __builtin_prefetch(at + kAhead);
       unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
         const auto both = hn::LoadU(D32(), reinterpret_cast<const uint32_t*>(at) + v * int{kLanes});
         even[p][v] = hn::BitCast(D(), hn::ShiftLeft<16>(both));
@@ -66,7 +66,7 @@ HWY_NOINLINE void bf16_tile(const Panels& w, int64_t panel, const float* const* 
 }
 
 void panel_rows_bf16(const PanelArgs& args) {
-  const Panels w(args);
+  const Panels& w = args.w;
   for_tiles<kTileRows, kTilePair, kTileWide>(args, [&](auto rows, auto panels, int64_t r,
                                                        int64_t p) {
     bf16_tile<decltype(rows)::value, decltype(panels)::value>(

@@ -31,8 +31,8 @@ HWY_INLINE V decode_e4m3(const std::byte* at) {
 }
 
 template <int kRows, int kPanels>
-HWY_NOINLINE void fp8_tile(const Panels& w, const std::byte* scales, int64_t panel,
-                           const float* const* x, float* out, int64_t stride) {
+HWY_NOINLINE void fp8_tile(const Panels& w, int64_t panel, const float* const* x, float* out,
+                           int64_t stride) {
   HWY_ALIGN float sums[kRows][kPanels * kPanelOutputs] = {};
   const float* rows[kRows];
   for (int r = 0; r < kRows; ++r) rows[r] = x[r];
@@ -49,7 +49,7 @@ HWY_NOINLINE void fp8_tile(const Panels& w, const std::byte* scales, int64_t pan
       V weights[kPanels][kVectors];
       unroll<kPanels>([&](auto p) PEWTER_INLINE_LAMBDA {
         const std::byte* at = values + p * w.value_stride;
-        if constexpr (kRows == 1) __builtin_prefetch(at + kAhead);
+        if constexpr (kRows <= 4) __builtin_prefetch(at + kAhead);
         unroll<kVectors>(
             [&](auto v) PEWTER_INLINE_LAMBDA { weights[p][v] = decode_e4m3(at + v * kLanes); });
       });
@@ -64,9 +64,9 @@ HWY_NOINLINE void fp8_tile(const Panels& w, const std::byte* scales, int64_t pan
     }
     unroll<kPanels>([&](auto p) PEWTER_INLINE_LAMBDA {
       // A panel lies within one row of blocks.
-      const int64_t row = (panel + p) * kPanelOutputs / kFp8Block;
-      const V scale = hn::Set(D(), 256.0f * load_float(scales + row * w.scale_stride, w.scale_dtype,
-                                                       block / kFp8Block));
+      const int64_t row = (w.first + panel + p) * kPanelOutputs / kFp8Block;
+      const V scale = hn::Set(D(), 256.0f * load_float(w.scales + row * w.scale_stride,
+                                                       w.scale_dtype, block / kFp8Block));
       unroll<kRows>([&](auto r) PEWTER_INLINE_LAMBDA {
         unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
           float* sum = sums[r] + p * kPanelOutputs + v * kLanes;
@@ -81,13 +81,10 @@ HWY_NOINLINE void fp8_tile(const Panels& w, const std::byte* scales, int64_t pan
 }
 
 void panel_rows_fp8(const PanelArgs& args) {
-  Panels w(args);
-  const int64_t first = args.begin / kPanelOutputs;  // scales count from the matrix's first row
-  w.values -= first * w.value_stride;
+  const Panels& w = args.w;
   for_tiles<kTileRows, 1, kTileWide>(args, [&](auto rows, auto panels, int64_t r, int64_t p) {
     fp8_tile<decltype(rows)::value, decltype(panels)::value>(
-        w, w.scales, first + p, args.floats + r, args.out + r * args.out_stride + p * kPanelOutputs,
-        args.out_stride);
+        w, p, args.floats + r, args.out + r * args.out_stride + p * kPanelOutputs, args.out_stride);
   });
 }
 

@@ -88,7 +88,7 @@ HWY_NOINLINE void int4_tile(const Panels& w, int64_t panel, const int8_t* const*
       Bytes first[kPanels][kVectors], second[kPanels][kVectors];
       unroll<kPanels>([&](auto p) PEWTER_INLINE_LAMBDA {
         const std::byte* at = values + p * w.value_stride;
-        if constexpr (kRows == 1) __builtin_prefetch(at + kAhead);
+        if constexpr (kRows <= 4) __builtin_prefetch(at + kAhead);
         unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
           const auto both =
               hn::LoadU(D32(), reinterpret_cast<const uint32_t*>(at) + v * int{kLanes});
@@ -127,7 +127,7 @@ HWY_NOINLINE void int4_tile(const Panels& w, int64_t panel, const int8_t* const*
 }
 
 void panel_rows_int4(const PanelArgs& args) {
-  const Panels w(args);
+  const Panels& w = args.w;
   // Products take registers of their own: smaller tiles.
   for_tiles<kLanes == 16 ? 8 : HWY_MIN(kTileRows, 2), kTilePair, kTileWide>(
       args, [&](auto rows, auto panels, int64_t r, int64_t p) {

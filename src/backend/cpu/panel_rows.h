@@ -17,6 +17,7 @@ namespace pewter {
 
 enum class InputForm : uint8_t { kFloats, kHalves, kCodes };
 InputForm input_form(const WeightMatrix& w);
+InputForm panel_input_form(WeightFormat format);
 
 // A row of codes: k int8, then ⌈k/128⌉ f32 scales, then as many int32, −8 · the sum of the group's
 // codes: what symmetric int4 weights start a group's sum with. x ≈ code · scale.
@@ -29,34 +30,39 @@ inline const int32_t* code_offsets(const int8_t* row, int64_t k) {
   return reinterpret_cast<const int32_t*>(row + code_groups(k) * 132);
 }
 
-struct PanelArgs {
-  const WeightMatrix* w = nullptr;
-  int64_t index = 0;
-  int64_t begin = 0, end = 0;  // outputs; begin is a multiple of 16
-  // [m] rows in the matrix's form
-  const float* const* floats = nullptr;
-  const BFloat16* const* halves = nullptr;
-  const int8_t* const* codes = nullptr;
-  int64_t m = 0;
-  // out[r · out_stride + i − begin]; whole panels are written, so there is room up to 16 outputs.
-  float* out = nullptr;
-  int64_t out_stride = 0;
-};
-void panel_rows(const PanelArgs& args);
-
-// What kernels see of the panels of one matrix.
+// Panels of one matrix, side by side: what kernels see.
 struct Panels {
+  WeightFormat format = WeightFormat::kBF16;
+  int64_t k = 0;
+  int64_t first = 0;  // index of the first in its matrix
   const std::byte* values = nullptr;
   int64_t value_stride = 0;  // bytes between panels
   const std::byte* scales = nullptr;
   DType scale_dtype = DType::kF32;
-  int64_t scale_stride = 0;        // bytes between panels (int4) or rows of blocks (fp8)
+  int64_t scale_stride = 0;        // int4: bytes between panels; fp8: between rows of blocks, from
+                                   // the matrix's start
   const uint8_t* zeros = nullptr;  // null: 8
   int64_t zero_stride = 0;
-  int64_t k = 0;
-
-  explicit Panels(const PanelArgs& args);
 };
+// From output `begin` on, a multiple of 16, of matrix `index`.
+Panels panels_from(const WeightMatrix& w, int64_t index, int64_t begin);
+
+struct PanelArgs {
+  Panels w;
+  int64_t count = 0;  // panels
+  // [m] rows in the format's form
+  const float* const* floats = nullptr;
+  const BFloat16* const* halves = nullptr;
+  const int8_t* const* codes = nullptr;
+  int64_t m = 0;
+  float* out = nullptr;  // out[r · out_stride + i], i < 16 · count
+  int64_t out_stride = 0;
+};
+void panel_rows(const PanelArgs& args);
+
+// Asks for the panels of outputs [begin, end) to come into the core's cache: before work on others
+// that are too short for the stream of reads to find its pace.
+void prefetch_panels(const WeightMatrix& w, int64_t index, int64_t begin, int64_t end);
 
 // Kernels of one instruction set; panel_rows chooses. The portable ones are compiled for each
 // target of simd.h.

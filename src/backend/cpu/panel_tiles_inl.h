@@ -19,7 +19,7 @@ inline constexpr int kTileRows = kLanes == 16 ? 12 : HWY_TARGET == HWY_EMU128 ? 
 inline constexpr int kTilePair = kLanes == 16 ? 2 : 1;
 inline constexpr int kTileWide = kLanes == 16 ? 4 : HWY_TARGET == HWY_EMU128 ? 1 : 2;
 
-// Bytes ahead of a stream that one row asks for: memory's latency at a core's bandwidth.
+// Bytes ahead of a stream that a few rows ask for: memory's latency at a core's bandwidth.
 inline constexpr int64_t kAhead = 2048;
 
 using D32 = hn::Rebind<uint32_t, D>;

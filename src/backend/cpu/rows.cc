@@ -67,10 +67,16 @@ void silu_multiply_row(float* gate, const float* up, int64_t n) {
     store(hn::Mul(silu(load(gate + i, n - i)), load(up + i, n - i)), gate + i, n - i);
 }
 
-void add_scaled_row(float* sum, const float* x, float weight, int64_t n) {
-  const V factor = hn::Set(D(), weight);
-  for (int64_t i = 0; i < n; i += kLanes)
-    store(hn::MulAdd(factor, load(x + i, n - i), load(sum + i, n - i)), sum + i, n - i);
+void weighted_sum_row(const WeightedRows& from, int64_t n, float* sum) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    V total = hn::Zero(D());
+    for (int64_t slot = 0; slot < from.slots; ++slot) {
+      const float* row = from.rows + from.place[slot] * from.stride;
+      total = hn::MulAdd(hn::Set(D(), from.weight[slot]), load(row + i, n - i), total);
+    }
+    total = hn::MulAdd(hn::Set(D(), from.last_weight), load(from.last + i, n - i), total);
+    store(total, sum + i, n - i);
+  }
 }
 
 void add_row(float* sum, const float* x, int64_t n) {
@@ -101,7 +107,7 @@ HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(norm_row);
 HWY_EXPORT(code_row);
 HWY_EXPORT(silu_multiply_row);
-HWY_EXPORT(add_scaled_row);
+HWY_EXPORT(weighted_sum_row);
 HWY_EXPORT(add_row);
 HWY_EXPORT(exponentials_row);
 
@@ -130,8 +136,8 @@ void code_row(const float* x, int64_t n, int8_t* out) {
 void silu_multiply_row(float* gate, const float* up, int64_t n) {
   HWY_DYNAMIC_DISPATCH(silu_multiply_row)(gate, up, n);
 }
-void add_scaled_row(float* sum, const float* x, float weight, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(add_scaled_row)(sum, x, weight, n);
+void weighted_sum_row(const WeightedRows& from, int64_t n, float* sum) {
+  HWY_DYNAMIC_DISPATCH(weighted_sum_row)(from, n, sum);
 }
 void add_row(float* sum, const float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(add_row)(sum, x, n); }
 float exponentials_row(float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(exponentials_row)(x, n); }

@@ -22,8 +22,18 @@ void code_row(const float* x, int64_t n, int8_t* out);
 // gate[i] ← silu(gate[i]) · up[i]
 void silu_multiply_row(float* gate, const float* up, int64_t n);
 
-// sum[i] += weight · x[i], with one rounding.
-void add_scaled_row(float* sum, const float* x, float weight, int64_t n);
+// sum = Σ_slot weight[slot] · row place[slot] of `rows`, in slot order, then + last_weight · last.
+struct WeightedRows {
+  const float* rows = nullptr;
+  int64_t stride = 0;
+  const int32_t* place = nullptr;
+  const float* weight = nullptr;
+  int64_t slots = 0;
+  const float* last = nullptr;
+  float last_weight = 0;
+};
+void weighted_sum_row(const WeightedRows& from, int64_t n, float* sum);
+
 // sum[i] += x[i]
 void add_row(float* sum, const float* x, int64_t n);
 
