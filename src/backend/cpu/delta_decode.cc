@@ -27,10 +27,8 @@ namespace HWY_NAMESPACE {
 void delta_decode(const DeltaItem& item, const DeltaScratch& scratch) {
   const DeltaView view(item);
   const int64_t accepted = item.accepted, total = accepted + item.rows;
-  for (int64_t t = 0; t < total; ++t) {
-    make_key(view, t, scratch.k + t * view.pk);
-    if (t >= accepted) make_query(view, t, scratch.q + t * view.pk);
-  }
+  make_keys(view, 0, total, scratch.k);
+  make_queries(view, accepted, item.rows, scratch.q + accepted * view.pk);
   for (int64_t head = view.first_head(); head < view.first_head() + view.repeat; ++head) {
     if (item.rows == 0) {
       apply_tape(view, head, scratch);
@@ -92,19 +90,19 @@ void delta_decode(const DeltaItem& item, const DeltaScratch& scratch) {
 }
 
 DeltaScratch DeltaScratch::lay_out(Arena& arena, const OpsLimits& limits) {
-  const int64_t pk = padded_inputs(limits.key_dim), pv = padded_inputs(limits.value_dim);
+  const int64_t pk = padded_inputs(limits.key_dim), sv = delta_stride(limits.value_dim);
   static_assert(2 * kMaxDecodeRows <= kDeltaChunk, "tape and new rows share the chunk's rows");
   DeltaScratch s;
-  s.state = arena.take<float>(pk * pv);
+  s.state = arena.take<float>(pk * sv);
   s.k = arena.take<float>(kDeltaChunk * pk);
   s.q = arena.take<float>(kDeltaChunk * pk);
-  s.v = arena.take<float>(kDeltaChunk * pv);
-  s.o = arena.take<float>(kDeltaChunk * pv);
-  s.predicted = arena.take<float>(pv);
+  s.v = arena.take<float>(kDeltaChunk * sv);
+  s.o = arena.take<float>(kDeltaChunk * sv);
+  s.predicted = arena.take<float>(sv);
   s.products = arena.take<float>(2 * kDeltaChunk * kDeltaChunk);
   s.weights = arena.take<float>(kDeltaChunk * kDeltaChunk);
+  s.k_columns = arena.take<float>(kDeltaChunk * pk);
   s.scaled_k = arena.take<float>(kDeltaChunk * pk);
-  s.key_rows = arena.take<const float*>(2 * kDeltaChunk);
   return s;
 }
 

@@ -23,6 +23,7 @@ struct DeltaView {
   const DeltaMixArgs& args;
   const DeltaItem& item;
   int64_t dk, dv, pk, pv, channels, repeat;
+  int64_t sv;          // floats between rows of pv columns in scratch
   BFloat16* window;    // [3, channels]
   BFloat16* tape;      // [kMaxDecodeRows, channels]
   float* gates;        // [kMaxDecodeRows, 2, Hv]
@@ -38,6 +39,7 @@ struct DeltaView {
         pv(padded_inputs(dv)),
         channels(args.conv.dim(0)),
         repeat(args.value_heads / args.key_heads),
+        sv(delta_stride(dv)),
         window(args.state.window[i.slot].data_as<BFloat16>()),
         tape(args.state.tape[i.slot].data_as<BFloat16>()),
         gates(args.state.gates[i.slot].data_as<float>()),
@@ -70,11 +72,10 @@ struct DeltaView {
   }
 };
 
-// c = silu(Σ_tap w·u) of row t for `count` channels, f32; zeros up to the padded count.
-HWY_INLINE void convolve(const DeltaView& view, int64_t t, int64_t channel, int64_t count,
-                         float* out) {
-  const BFloat16* u[4];
-  for (int64_t tap = 0; tap < 4; ++tap) u[tap] = view.column(t + tap) + channel;
+// c = silu(Σ_tap w·u) of rows t … t + rows − 1 for `count` channels, f32, `stride` floats apart;
+// zeros up to the padded count.
+HWY_INLINE void convolve_rows(const DeltaView& view, int64_t t, int64_t rows, int64_t channel,
+                              int64_t count, float* out, int64_t stride) {
   const float* taps = view.args.conv.data_as<float>() + channel * 4;
   HWY_ALIGN float last[4 * kLanes] = {};
   for (int64_t i = 0; i < count; i += kLanes) {
@@ -86,14 +87,29 @@ HWY_INLINE void convolve(const DeltaView& view, int64_t t, int64_t channel, int6
     }
     V w0, w1, w2, w3;
     hn::LoadInterleaved4(D(), from, w0, w1, w2, w3);
-    V c = hn::Mul(w0, load(u[0] + i, left));
-    c = hn::MulAdd(w1, load(u[1] + i, left), c);
-    c = hn::MulAdd(w2, load(u[2] + i, left), c);
-    c = hn::MulAdd(w3, load(u[3] + i, left), c);
-    hn::StoreU(silu(c), D(), out + i);
+    const auto input = [&](int64_t column) PEWTER_INLINE_LAMBDA {
+      return load(view.column(column) + channel + i, left);
+    };
+    V u0 = input(t), u1 = input(t + 1), u2 = input(t + 2);
+    for (int64_t r = 0; r < rows; ++r) {
+      const V u3 = input(t + r + 3);
+      V c = hn::Mul(w0, u0);
+      c = hn::MulAdd(w1, u1, c);
+      c = hn::MulAdd(w2, u2, c);
+      c = hn::MulAdd(w3, u3, c);
+      hn::StoreU(silu(c), D(), out + r * stride + i);
+      u0 = u1;
+      u1 = u2;
+      u2 = u3;
+    }
   }
   const int64_t written = (count + kLanes - 1) / kLanes * kLanes;
-  for (int64_t i = written; i < padded_inputs(count); ++i) out[i] = 0;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = written; i < padded_inputs(count); ++i) out[r * stride + i] = 0;
+}
+HWY_INLINE void convolve(const DeltaView& view, int64_t t, int64_t channel, int64_t count,
+                         float* out) {
+  convolve_rows(view, t, 1, channel, count, out, 0);
 }
 
 HWY_INLINE void to_unit_length(float* x, int64_t n, float scale) {
@@ -102,14 +118,15 @@ HWY_INLINE void to_unit_length(float* x, int64_t n, float scale) {
     hn::StoreU(hn::Mul(hn::LoadU(D(), x + i), factor), D(), x + i);
 }
 
-// Unit key and scaled unit query of row t of the item's key head.
-HWY_INLINE void make_key(const DeltaView& view, int64_t t, float* k) {
-  convolve(view, t, view.k_channel(), view.dk, k);
-  to_unit_length(k, view.dk, 1.0f);
+// Unit keys and scaled unit queries of the item's key head, rows from t on.
+HWY_INLINE void make_keys(const DeltaView& view, int64_t t, int64_t rows, float* k) {
+  convolve_rows(view, t, rows, view.k_channel(), view.dk, k, view.pk);
+  for (int64_t r = 0; r < rows; ++r) to_unit_length(k + r * view.pk, view.dk, 1.0f);
 }
-HWY_INLINE void make_query(const DeltaView& view, int64_t t, float* q) {
-  convolve(view, t, view.q_channel(), view.dk, q);
-  to_unit_length(q, view.dk, 1.0f / std::sqrt(static_cast<float>(view.dk)));
+HWY_INLINE void make_queries(const DeltaView& view, int64_t t, int64_t rows, float* q) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(view.dk));
+  convolve_rows(view, t, rows, view.q_channel(), view.dk, q, view.pk);
+  for (int64_t r = 0; r < rows; ++r) to_unit_length(q + r * view.pk, view.dk, scale);
 }
 
 struct Gates {
@@ -141,13 +158,13 @@ HWY_INLINE void load_state(const DeltaView& view, int64_t head, float* state) {
   for (int64_t i = 0; i < view.dk; ++i)
     for (int64_t c = 0; c < view.pv; c += kLanes)
       hn::StoreU(c < view.dv ? load(from + i * view.dv + c, view.dv - c) : hn::Zero(D()), D(),
-                 state + i * view.pv + c);
+                 state + i * view.sv + c);
 }
 HWY_INLINE void store_state(const DeltaView& view, int64_t head, const float* state) {
   float* to = view.state(head);
   for (int64_t i = 0; i < view.dk; ++i)
     for (int64_t c = 0; c < view.dv; c += kLanes)
-      store(hn::LoadU(D(), state + i * view.pv + c), to + i * view.dv + c, view.dv - c);
+      store(hn::LoadU(D(), state + i * view.sv + c), to + i * view.dv + c, view.dv - c);
 }
 
 // What a row adds to the state: S ← decay·S + k ⊗ d with d = β(v − decay·Sᵀk).

@@ -8,8 +8,14 @@ namespace pewter {
 namespace {
 
 CpuFeatures& features() {
-  static CpuFeatures detected = detect_cpu_features();
-  return detected;
+  static CpuFeatures used = [] {
+    CpuFeatures f = detect_cpu_features();
+#if defined(__x86_64__)
+    f.avx512_bf16 = f.avx512_bf16 && __builtin_cpu_is("amd");
+#endif
+    return f;
+  }();
+  return used;
 }
 
 }  // namespace
@@ -21,7 +27,7 @@ CpuFeatures detect_cpu_features() {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   f.avx512_vnni = avx512 && __builtin_cpu_supports("avx512vnni");
-  f.avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
+  f.avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
 #elif defined(__aarch64__)
   // Bits of the kernel's interface (asm/hwcap.h), spelled out because older headers lack them.
   const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);

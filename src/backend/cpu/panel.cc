@@ -138,10 +138,12 @@ void decode_panel_row(const WeightMatrix& w, int64_t index, int64_t row, float* 
   const int64_t panel = row / kPanelOutputs, output = row % kPanelOutputs;
   const std::byte* values = w.values[index][panel].data();
   switch (w.format) {
-    case WeightFormat::kBF16:
+    case WeightFormat::kBF16: {
+      const auto* pairs = reinterpret_cast<const BFloat16*>(values) + output * 2;
       for (int64_t i = 0; i < w.k; ++i)
-        out[i] = load_float(values, DType::kBF16, (i / 2 * kPanelOutputs + output) * 2 + i % 2);
+        out[i] = to_float(pairs[i / 2 * (2 * kPanelOutputs) + i % 2]);
       return;
+    }
     case WeightFormat::kFp8Block128:
       for (int64_t i = 0; i < w.k; ++i) {
         const TensorView scales = w.scales[index][row / kFp8Block];
