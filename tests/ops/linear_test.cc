@@ -152,8 +152,8 @@ TEST_P(Linear, MatchesTheReference) {
 }
 
 // int4 beyond the rounding of its inputs: the codes themselves times the weights, exactly.
-TEST_P(Linear, CodesMultiplyExactly) {
-  if (GetParam().format != WeightFormat::kInt4Group128) GTEST_SKIP() << "no codes";
+class LinearCodes : public Linear {};
+TEST_P(LinearCodes, MultiplyExactly) {
   const auto fast = make_fast(2);
   const int64_t n = GetParam().n, k = GetParam().k, m = 17;
   const Outputs have = run(*fast, m);
@@ -191,8 +191,9 @@ TEST(CodeRow, ZerosAndWhatIsNotFinite) {
   EXPECT_TRUE(std::isnan(code_scales(codes.data(), 256)[1]));
 }
 
-TEST_P(Linear, StoredRowsDecodeToTheSame) {
-  if (w_.stored.layout == WeightMatrix::kCanonical) GTEST_SKIP() << "stays canonical";
+class LinearPanels : public Linear {};
+TEST_P(LinearPanels, DecodeToTheSame) {
+  ASSERT_EQ(w_.stored.layout, kPanelLayout);
   Floats row(static_cast<size_t>(GetParam().k));
   for (int64_t i = 0; i < GetParam().n; ++i) {
     decode_panel_row(w_.stored, 0, i, row.data());
@@ -238,23 +239,36 @@ TEST_P(Linear, ThreadsChangeNoBit) {
 
 // Widths below, at and above a register, a unit, a block and a tile; outputs that fill no tile.
 constexpr WeightFormat kF8 = WeightFormat::kFp8Block128, kI4 = WeightFormat::kInt4Group128;
-const WeightSpec kSpecs[] = {
+const std::vector<WeightSpec> kPlain = {
     {.format = WeightFormat::kF32, .n = 33, .k = 40},
     {.format = WeightFormat::kF16, .n = 18, .k = 112},
     {.format = WeightFormat::kF16, .n = 5, .k = 1031},
-    {.format = WeightFormat::kBF16, .n = 48, .k = 64},
     {.format = WeightFormat::kBF16, .n = 7, .k = 144},
+};
+const std::vector<WeightSpec> kWide = {
+    {.format = WeightFormat::kBF16, .n = 48, .k = 64},
+    {.format = WeightFormat::kBF16, .n = 16, .k = 1031},
     {.format = WeightFormat::kBF16, .n = 83, .k = 2100},
     {.format = kF8, .n = 48, .k = 40, .scale_dtype = DType::kBF16},
     {.format = kF8, .n = 130, .k = 300, .scale_dtype = DType::kF32},
     {.format = kF8, .n = 20, .k = 1160, .scale_dtype = DType::kBF16},
+};
+const std::vector<WeightSpec> kCodes = {
     {.format = kI4, .n = 33, .k = 128, .scale_dtype = DType::kF16},
     {.format = kI4, .n = 20, .k = 2304, .scale_dtype = DType::kF16, .has_zeros = true},
     {.format = kI4, .n = 16, .k = 256, .scale_dtype = DType::kBF16},
+    {.format = kI4, .n = 203, .k = 1024, .scale_dtype = DType::kF16},
     {.format = kI4, .n = 3, .k = 384, .scale_dtype = DType::kF32, .has_zeros = true},
 };
-INSTANTIATE_TEST_SUITE_P(Formats, Linear, testing::ValuesIn(kSpecs),
-                         [](const auto& tested) { return spec_name(tested.param); });
+std::vector<WeightSpec> joined(std::vector<WeightSpec> a, const std::vector<WeightSpec>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+const auto kName = [](const auto& tested) { return spec_name(tested.param); };
+INSTANTIATE_TEST_SUITE_P(Formats, Linear, testing::ValuesIn(joined(kPlain, joined(kWide, kCodes))),
+                         kName);
+INSTANTIATE_TEST_SUITE_P(Formats, LinearPanels, testing::ValuesIn(joined(kWide, kCodes)), kName);
+INSTANTIATE_TEST_SUITE_P(Formats, LinearCodes, testing::ValuesIn(kCodes), kName);
 
 // Rows that only pass through: norms, embeddings, the MTP entrance.
 struct Entrances {
