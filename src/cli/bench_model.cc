@@ -28,11 +28,28 @@ auto limited(const BenchHooks& hooks, std::string what) {
   };
 }
 
+Error invalid(std::string message) {
+  return Error{ErrorCode::kInvalidArgument, std::move(message)};
+}
+
+// What flags and the model's config have wrong together.
+Status check_options(const BenchOptions& options, const ModelConfig& config) {
+  const int64_t positions = options.depth + options.tokens * options.rows;
+  if (positions > config.max_positions)
+    return invalid(str_cat("--depth and --tokens make ", positions, " positions, more than the ",
+                           config.max_positions, " this model was made for"));
+  if (config.tied_embeddings && options.head != "bf16")
+    return invalid(str_cat("--head: the head of ", options.shape,
+                           " is its embedding, which is bf16 in every format"));
+  return {};
+}
+
 Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks& hooks) {
   BenchModel made;
   TRY_ASSIGN(made.backend, make_backend(options.backend));
   TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
+  TRY(check_options(options, config));
   {
     ModelWeights unfilled;  // the plan points into it
     Findings findings;
@@ -51,16 +68,22 @@ Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks
 
 Status check_unique_layers(const BenchOptions& options, const Device& device,
                            const ModelConfig& config, const FormatChoice& format) {
-  if (options.unique_layers == 0 || options.unique_layers >= config.layers) return {};
+  if (options.unique_layers == 0) return {};
+  if (options.unique_layers > config.layers)
+    return invalid(str_cat("--unique-layers: ", options.unique_layers, " of ", config.layers));
+  if (options.unique_layers == config.layers) return {};
+  const ModelConfig unique = first_layers(config, options.unique_layers);
+  if (unique.count(LayerKind::kAttention) == 0)
+    return invalid(str_cat("--unique-layers: the first ", options.unique_layers,
+                           " layers have no full attention layer to repeat"));
   const int64_t bytes = random_weight_bytes(device, config, format, options.unique_layers).layers;
   const int64_t least = kCacheMultiple * last_level_cache_bytes();
   if (bytes >= least) return {};
   const int64_t one = std::max<int64_t>(1, bytes / options.unique_layers);
-  return Error{
-      ErrorCode::kInvalidArgument,
-      str_cat("--unique-layers: ", options.unique_layers, " layers hold ", bytes_text(bytes),
-              ", less than ", kCacheMultiple, " times the last-level cache (", bytes_text(least),
-              "); take at least ", std::min(config.layers, least / one + 1))};
+  return invalid(str_cat("--unique-layers: ", options.unique_layers, " layers hold ",
+                         bytes_text(bytes), ", less than ", kCacheMultiple,
+                         " times the last-level cache (", bytes_text(least), "); take at least ",
+                         std::min(config.layers, least / one + 1)));
 }
 
 Status check_memory(const BenchOptions& options, const BenchModel& made, const ModelConfig& config,
@@ -95,9 +118,7 @@ Result<BenchModel> make_random(const BenchOptions& options, int64_t other_bytes,
   TRY_ASSIGN(ModelConfig config, shape_config(options.shape));
   TRY_ASSIGN(const FormatChoice format, shape_formats(options.format, {.head = options.head}));
   TRY_ASSIGN(made.backend, make_backend(options.backend));
-  if (options.unique_layers > config.layers)
-    return Error{ErrorCode::kInvalidArgument,
-                 str_cat("--unique-layers: ", options.unique_layers, " of ", config.layers)};
+  TRY(check_options(options, config));
   TRY(check_unique_layers(options, *made.backend.device, config, format));
   TRY(check_memory(options, made, config, format, other_bytes));
   made.footprint = footprint(config, /*with_mtp=*/false, format, state_types(*made.backend.ops));

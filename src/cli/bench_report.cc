@@ -41,6 +41,8 @@ std::string formats_text(const Footprint& footprint) {
   for (const ComponentBytes& component : footprint.components) {
     std::string name(component.name);
     std::ranges::replace(name, '_', ' ');
+    if (component.name == component_name(Component::kSmall))
+      name = "norms, convolution, A_log, dt_bias";
     const auto found = std::ranges::find(by_format, component.formats,
                                          &std::pair<std::string, std::string>::first);
     if (found == by_format.end())
@@ -95,37 +97,46 @@ Json bench_json(const BenchResult& r) {
   Json::Object formats;
   for (const ComponentBytes& component : r.footprint.components)
     formats.emplace_back(std::string(component.name), component.formats);
-  Json::Array repeats(r.tokens_per_second.begin(), r.tokens_per_second.end());
-  Json json(Json::Object{{"bench", decodes(r) ? "decode" : "prefill"}});
+  Json::Object json = {{"bench", decodes(r) ? "decode" : "prefill"}};
+  const auto set = [&json](const char* key, Json value) {
+    json.emplace_back(key, std::move(value));
+  };
   if (o.model.empty()) {
-    json.set("shape", o.shape).set("format", o.format).set("head", o.head);
-    json.set("unique_layers", o.unique_layers == 0 ? r.config.layers : o.unique_layers);
+    set("shape", o.shape);
+    set("format", o.format);
+    set("head", o.head);
+    set("unique_layers", o.unique_layers == 0 ? r.config.layers : o.unique_layers);
   } else {
-    json.set("model", o.model);
+    set("model", o.model);
   }
-  json.set("formats", std::move(formats));
-  json.set("device", r.device).set("threads", r.threads);
-  json.set("tokens", o.tokens).set("depth", o.depth);
-  json.set("tokens_per_second", r.best()).set("tokens_per_second_median", r.median());
-  json.set("repeats", std::move(repeats));
+  set("formats", std::move(formats));
+  set("device", r.device);
+  set("threads", r.threads);
+  set("tokens", o.tokens);
+  set("depth", o.depth);
+  set("tokens_per_second", r.best());
+  set("tokens_per_second_median", r.median());
+  set("repeats", Json::Array(r.tokens_per_second.begin(), r.tokens_per_second.end()));
   if (decodes(r)) {
-    json.set("rows", o.rows).set("sequences", o.sequences);
-    json.set("distinct_experts", r.distinct_experts);
-    json.set("bytes_per_token", r.bytes_per_token);
-    json.set("step_bytes", Json::Object{{"weights", r.step.weights},
-                                        {"experts", r.step.experts},
-                                        {"state", r.step.state},
-                                        {"kv", r.step.kv}});
-    json.set("gb_per_second", reached(r) / kGiga);
-    json.set("ceiling_gb_per_second", ceiling(r) / kGiga);
+    set("rows", o.rows);
+    set("sequences", o.sequences);
+    set("distinct_experts", r.distinct_experts);
+    set("bytes_per_token", r.bytes_per_token);
+    set("step_bytes", Json::Object{{"weights", r.step.weights},
+                                   {"experts", r.step.experts},
+                                   {"state", r.step.state},
+                                   {"kv", r.step.kv}});
+    set("gb_per_second", reached(r) / kGiga);
+    set("ceiling_gb_per_second", ceiling(r) / kGiga);
   } else {
-    json.set("flops_per_token", r.flops_per_token);
-    json.set("flops_per_second", reached(r));
-    json.set("ceiling_flops_per_second", ceiling(r));
-    json.set("ceiling_instruction", r.arithmetic.instruction);
-    json.set("ceiling_is_native", r.arithmetic.is_native);
+    set("flops_per_token", r.flops_per_token);
+    set("flops_per_second", reached(r));
+    set("ceiling_flops_per_second", ceiling(r));
+    set("ceiling_instruction", r.arithmetic.instruction);
+    set("ceiling_is_native", r.arithmetic.is_native);
   }
-  return json.set("share_of_ceiling", reached(r) / ceiling(r));
+  set("share_of_ceiling", reached(r) / ceiling(r));
+  return json;
 }
 
 }  // namespace pewter

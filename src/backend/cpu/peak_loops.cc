@@ -13,7 +13,7 @@ namespace {
 
 // ---- Reading. Four registers take turns, so that no load waits for an exclusive-or.
 
-uint64_t read_words(const std::byte* from, int64_t bytes) {
+[[maybe_unused]] uint64_t read_words(const std::byte* from, int64_t bytes) {
   uint64_t a = 0, b = 0, c = 0, d = 0;
   const auto* words = reinterpret_cast<const uint64_t*>(from);
   for (int64_t i = 0; i < bytes / 8; i += 4) {
@@ -112,8 +112,8 @@ PEWTER_PEAK_LOOP(f32_256, "vfmadd231ps %%ymm15, %%ymm15, %%ymm", "")
 
 #elif defined(__aarch64__)
 
-#define PEWTER_START                                                            \
-  ".arch_extension dotprod\n\t.arch_extension i8mm\n\t.arch_extension bf16\n\t" \
+#define PEWTER_START                                                                   \
+  ".arch armv8.2-a+dotprod+i8mm+bf16\n\t" /* what the assembler takes, from here on */ \
   "movi v15.16b, #0\n\t" PEWTER_CHAINS("movi v", ".16b, #0")
 #define PEWTER_COUNT "subs %0, %0, #1\n\tb.ne 1b"
 #define PEWTER_REGISTERS \
@@ -128,7 +128,7 @@ PEWTER_PEAK_LOOP(f32_neon, "fmla v", ".4s, v15.4s, v15.4s")
 #endif
 
 // Where no vector multiply-add is known.
-void f32_scalar(int64_t steps) {
+[[maybe_unused]] void f32_scalar(int64_t steps) {
   float a = 0, b = 0, c = 0, d = 0, factor = 1e-3f;
   for (int64_t i = 0; i < steps * kChains / 4; ++i) {
     a += factor * factor;
@@ -141,7 +141,7 @@ void f32_scalar(int64_t steps) {
   asm volatile("" : "+m"(factor));
 }
 
-std::vector<PeakLoop> scalar_loops() {
+[[maybe_unused]] std::vector<PeakLoop> scalar_loops() {
   return {{f32_scalar, operations(1, 1), "f32, one at a time", false}};
 }
 

@@ -99,7 +99,7 @@ void fill_rows(const WeightMatrix& rows, float size, uint64_t seed) {
       for (int64_t i = 0; i < values.bytes(); ++i) to[i] = codes[to[i]];
       const float unit = size / (448.0f / 1.7320508f);
       return uniform_values(bits, rows.scales.elements(), [&](int64_t i, float x) {
-        store_scale(rows.scales, i, unit * (1.0f + 0.25f * x));
+        store_scale(rows.scales, i, unit * (1.0f + 0.1f * x));
       });
     }
     case WeightFormat::kInt4Group128: {
