@@ -22,7 +22,7 @@ struct DeltaScratch {
   float* o = nullptr;          // [kDeltaChunk, sv]
   float* predicted = nullptr;  // [pv] Sᵀk of a row
   float* products = nullptr;   // [2 · kDeltaChunk, kDeltaChunk] k·k and q·k of a chunk
-  float* weights = nullptr;    // [kDeltaChunk, kDeltaChunk] products times decays
+  float* weights = nullptr;    // [2, kDeltaChunk, kDeltaChunk] products times decays
   float* k_columns = nullptr;  // [pk, kDeltaChunk] the keys of a chunk, transposed
   float* scaled_k = nullptr;   // [pk, kDeltaChunk] those, decayed to the chunk's end
 

@@ -100,7 +100,7 @@ DeltaScratch DeltaScratch::lay_out(Arena& arena, const OpsLimits& limits) {
   s.o = arena.take<float>(kDeltaChunk * sv);
   s.predicted = arena.take<float>(sv);
   s.products = arena.take<float>(2 * kDeltaChunk * kDeltaChunk);
-  s.weights = arena.take<float>(kDeltaChunk * kDeltaChunk);
+  s.weights = arena.take<float>(2 * kDeltaChunk * kDeltaChunk);
   s.k_columns = arena.take<float>(kDeltaChunk * pk);
   s.scaled_k = arena.take<float>(kDeltaChunk * pk);
   return s;

@@ -126,19 +126,23 @@ HWY_INLINE V decay_of(V x) {
   return hn::IfThenElseZero(hn::Gt(x, hn::Set(D(), -69.0f)), exponential(x));
 }
 
-// weights[i][j] = factor_i · products[i][j] · e^(G_i − G_j) for j < i + diagonal, 0 beyond.
-void decayed_products(const float* products, const float* running, const float* factor,
-                      int64_t count, int64_t diagonal, float* weights) {
+// The products of a chunk times e^(G_i − G_j): key products for j < i, times −β_i, and query
+// products for j ≤ i; 0 beyond.
+void decay_products(const float* products, const float* running, const float* minus_beta,
+                    int64_t count, float* key_weights, float* query_weights) {
+  const float* query_products = products + count * kDeltaChunk;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t end = i + diagonal;
-    const V gi = hn::Set(D(), running[i]);
-    const V f = hn::Set(D(), factor == nullptr ? 1.0f : factor[i]);
-    for (int64_t j = 0; j < end; j += kLanes) {
-      const V decay = decay_of(hn::Sub(gi, load(running + j, end - j)));
-      const V product = hn::Mul(f, load(products + i * kDeltaChunk + j, end - j));
-      store(hn::Mul(product, decay), weights + i * kDeltaChunk + j, end - j);
+    const int64_t at = i * kDeltaChunk;
+    const V gi = hn::Set(D(), running[i]), factor = hn::Set(D(), minus_beta[i]);
+    for (int64_t j = 0; j <= i; j += kLanes) {
+      const V decay = decay_of(hn::Sub(gi, hn::LoadU(D(), running + j)));
+      const V key = hn::Mul(factor, hn::LoadU(D(), products + at + j));
+      hn::StoreU(hn::Mul(key, decay), D(), key_weights + at + j);
+      hn::StoreU(hn::Mul(hn::LoadU(D(), query_products + at + j), decay), D(),
+                 query_weights + at + j);
     }
-    for (int64_t j = end; j < count; ++j) weights[i * kDeltaChunk + j] = 0;
+    std::fill(key_weights + at + i, key_weights + at + kDeltaChunk, 0.0f);
+    std::fill(query_weights + at + i + 1, query_weights + at + kDeltaChunk, 0.0f);
   }
 }
 
@@ -178,11 +182,12 @@ void chunk_head(const DeltaView& view, int64_t row, int64_t count, int64_t head,
   multiply_add(count, view.dk, {s.q, pk, 1}, s.state, columns, s.o);
   for (int64_t i = 0; i < count; ++i) scale_row(s.o + i * sv, passed[i], pv);
 
-  decayed_products(s.products, running, minus_beta, count, 0, s.weights);
+  float* query_weights = s.weights + kDeltaChunk * kDeltaChunk;
+  decay_products(s.products, running, minus_beta, count, s.weights, query_weights);
   substitute(count, {s.weights, kDeltaChunk, 1}, columns, s.v);
 
-  decayed_products(s.products + count * kDeltaChunk, running, nullptr, count, 1, s.weights);
-  multiply_add(count, count, {s.weights, kDeltaChunk, 1}, s.v, columns, s.o, /*triangular=*/true);
+  multiply_add(count, count, {query_weights, kDeltaChunk, 1}, s.v, columns, s.o,
+               /*triangular=*/true);
   for (int64_t i = 0; i < count; ++i) gated_norm(view, row + i, head, s.o + i * sv);
 
   for (int64_t d = 0; d < view.dk; ++d)

@@ -189,18 +189,21 @@ void CpuOps::experts_down_rows(const ExpertsDownAddArgs& args, int64_t first, in
       project(args.down, e, at, rows);
     }
     project(args.shared_down, 0, pairs, m);
+    // Addresses by hand: there are as many rows here as the experts have work.
     for (int64_t r = 0; r < m; ++r) {
-      float* sum = args.partial[first + r].data_as<float>() + begin;
+      const int64_t row = first + r;
+      float* sum = args.partial.data_as<float>() + row * args.partial.stride(0) + begin;
       weighted_sum_row({.rows = results,
                         .stride = kDownColumns,
                         .place = scratch_.place + r * top_k,
-                        .weight = args.weight[first + r].data_as<float>(),
+                        .weight = args.weight.data_as<float>() + row * args.weight.stride(0),
                         .slots = top_k,
                         .last = results + (pairs + r) * kDownColumns,
-                        .last_weight = args.shared_weight.data_as<float>()[first + r]},
+                        .last_weight = args.shared_weight.data_as<float>()[row]},
                        end - begin, sum);
       if (args.residual.defined())
-        add_row(args.residual[first + r].data_as<float>() + begin, sum, end - begin);
+        add_row(args.residual.data_as<float>() + row * args.residual.stride(0) + begin, sum,
+                end - begin);
     }
   });
 }

@@ -1,5 +1,5 @@
 // The layout this backend's kernels read: a *panel* is 16 outputs of a matrix over all its inputs,
-// interleaved so that one 64-byte load serves all 16 (docs/decisions/0012-panels-and-int8.md).
+// interleaved so that one 64-byte load serves all 16 (docs/decisions/0007-panels-and-int8.md).
 // Outputs beyond n are zeros.
 //
 //   bf16   [n/16][k/2][16][2]        two inputs of 16 outputs; an odd last input is paired with 0

@@ -1,8 +1,9 @@
 // Panels times rows by the dot products of AVX-512: VNNI for int4, BF16 for bf16. Highway 1.0 has
 // neither, so these are intrinsics.
 //
-// Split of work: 12 rows × 2 panels in registers, 1 row × 4 panels when there is one. Bytes: the
-// panels once (again from cache for every 12 rows), 4 bytes of a row for each two products. The
+// Split of work: 8 rows × 2 panels in registers (bf16: 12 × 2), 1 row × 4 panels when there is one.
+// Bytes: the panels once (again from cache for every tile of rows), 4 bytes of a row for each two
+// products. The
 // int4 kernel unpacks a load of 64 bytes into two products with three operations, shared by the
 // tile's rows; a group of 128 inputs is summed in exact integers, then scaled into an f32 sum.
 // Precision: bf16 products are exact, their pairs are added with one rounding, to nearest.
@@ -168,7 +169,7 @@ namespace pewter {
 
 void panel_rows_int4_avx512(const PanelArgs& args) {
   const Panels& w = args.w;
-  for_tiles<12, 2, 4>(args, [&](auto rows, auto panels, int64_t r, int64_t p) {
+  for_tiles<8, 2, 4>(args, [&](auto rows, auto panels, int64_t r, int64_t p) {
     int4_tile<decltype(rows)::value, decltype(panels)::value>(
         w, p, args.codes + r, args.out + r * args.out_stride + p * 16, args.out_stride);
   });
