@@ -43,7 +43,7 @@ class Targets : public testing::TestWithParam<Machine> {
     const CpuFeatures have = detect_cpu_features(), want = GetParam().features;
     const auto lacks = [](bool wanted, bool had) { return wanted && !had; };
     skip_ = (hwy::SupportedTargets() & GetParam().target) == 0 ||
-            lacks(want.avx512_vnni, have.avx512_vnni) ||
+            lacks(want.avx512_vnni, have.avx512_vnni) || lacks(want.amx_int8, have.amx_int8) ||
             lacks(want.avx512_bf16, have.avx512_bf16) ||
             lacks(want.neon_dotprod, have.neon_dotprod) || lacks(want.neon_i8mm, have.neon_i8mm) ||
             lacks(want.neon_bf16, have.neon_bf16);
@@ -142,6 +142,7 @@ const Machine kMachines[] = {
     {"avx512", HWY_AVX3, {}},
     {"avx512_vnni", HWY_AVX3, {.avx512_vnni = true}},
     {"avx512_bf16", HWY_AVX3, {.avx512_vnni = true, .avx512_bf16 = true}},
+    {"avx512_amx", HWY_AVX3, {.avx512_vnni = true, .amx_int8 = true}},
     {"avx2", HWY_AVX2, {}},
     {"neon", HWY_NEON, {}},
     {"neon_dotprod", HWY_NEON, {.neon_dotprod = true}},

@@ -7,6 +7,7 @@ namespace pewter {
 struct CpuFeatures {
   bool avx512_vnni = false;  // u8 · s8 into s32, 512 bits wide
   bool avx512_bf16 = false;  // bf16 · bf16 into f32
+  bool amx_int8 = false;     // tiles of s8 · u8 into s32
   bool neon_dotprod = false, neon_i8mm = false, neon_bf16 = false;
 };
 

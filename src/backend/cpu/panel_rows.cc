@@ -4,6 +4,14 @@
 #include "backend/cpu/panel.h"
 
 namespace pewter {
+namespace {
+
+#if defined(__x86_64__)
+// Rows from which half a tile of the matrix unit is better than the dot products of all.
+constexpr int64_t kMatrixRows = 6;
+#endif
+
+}  // namespace
 
 InputForm panel_input_form(WeightFormat format) {
   if (format == WeightFormat::kInt4Group128) return InputForm::kCodes;
@@ -56,6 +64,7 @@ void panel_rows(const PanelArgs& args) {
   switch (args.w.format) {
     case WeightFormat::kInt4Group128:
 #if defined(__x86_64__)
+      if (f.amx_int8 && args.m >= kMatrixRows) return panel_rows_int4_amx(args);
       if (f.avx512_vnni) return panel_rows_int4_avx512(args);
 #elif defined(__aarch64__)
       if (f.neon_i8mm && args.m > 1) return panel_rows_int4_neon_matrix(args);

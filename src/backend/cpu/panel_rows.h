@@ -72,6 +72,7 @@ void panel_rows_int4(const PanelArgs& args);  // codes
 #if defined(__x86_64__)
 void panel_rows_bf16_avx512(const PanelArgs& args);  // halves
 void panel_rows_int4_avx512(const PanelArgs& args);  // codes
+void panel_rows_int4_amx(const PanelArgs& args);     // codes
 #elif defined(__aarch64__)
 void panel_rows_bf16_neon(const PanelArgs& args);         // halves
 void panel_rows_int4_neon(const PanelArgs& args);         // codes, dot products
