@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/panel_rows.h"
 #include "backend/ops.h"
 #include "base/rng.h"
+#include "ops/tolerance.h"
 
 namespace pewter::test {
 
@@ -43,6 +45,20 @@ float round_to_bf16(float x);
 WeightMatrix random_weight(const WeightSpec& spec, uint64_t seed);
 // The same weights as the fast path's device stores them, in blocks of rows as a loader would.
 WeightMatrix stored_weight(const WeightMatrix& canonical);
+
+// Relative error that a stage's inputs, floats until then, get from the form the fast path gives
+// them for this stored matrix: none, a rounding to bf16, or int8 codes of these inputs.
+template <typename T>
+double form_error(const WeightMatrix& stored, const T* x) {
+  switch (input_form(stored)) {
+    case InputForm::kHalves:
+      return kBF16;
+    case InputForm::kCodes:
+      return code_error(x, stored.k);
+    default:
+      return 0;
+  }
+}
 
 // A canonical matrix and its stored twin.
 struct TestWeight {

@@ -149,6 +149,7 @@ void attend_split(const Strip& strip, int64_t split, const AttentionScratch& s,
   const int64_t begin = split * kSplitTokens, vectors = strip.vectors(), pd = strip.pd;
   const int64_t count = HWY_MIN(strip.visible() - begin, kSplitTokens);
   const bool streams = vectors <= kStreamedVectors;
+  const bool halves = panel_input_form(WeightFormat::kBF16) == InputForm::kHalves;
   const auto value_block = [&](int64_t t) {
     return KvPlane::values(strip.args.kv)
         .block(strip.page((begin + t) / kPageTokens), strip.kv_head);
@@ -163,7 +164,7 @@ void attend_split(const Strip& strip, int64_t split, const AttentionScratch& s,
                       .value_stride = kPanelOutputs * strip.d * 2},
                 .count = panels_of(tokens),
                 .floats = s.q_rows,
-                .halves = s.q_halves,
+                .halves = halves ? s.q_halves : nullptr,
                 .m = vectors,
                 .out = s.scores + t,
                 .out_stride = kSplitTokens});

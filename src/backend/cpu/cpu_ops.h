@@ -73,7 +73,7 @@ InputRows CpuOps::make_inputs(int64_t m, int64_t k, const InputForms& forms, con
                 scratch_.workers[static_cast<size_t>(worker)].row,
                 [&](float* row) { fill(r, row); });
   });
-  return scratch_.inputs.rows;
+  return scratch_.inputs.rows.only(forms);
 }
 
 }  // namespace pewter

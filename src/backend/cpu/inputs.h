@@ -37,18 +37,27 @@ struct InputForms {
 // few sets of a cache, and a tile reads a dozen side by side.
 constexpr int64_t input_stride(int64_t k) { return padded_inputs(k) + 32; }
 
-// Pointers to rows, one array a form.
+// Pointers to rows, one array a form; null when the rows do not have it.
 struct InputRows {
   const float** floats = nullptr;
   const BFloat16** halves = nullptr;
   const int8_t** codes = nullptr;
 
-  InputRows from(int64_t row) const { return {floats + row, halves + row, codes + row}; }
+  InputRows from(int64_t row) const {
+    return {.floats = floats == nullptr ? nullptr : floats + row,
+            .halves = halves == nullptr ? nullptr : halves + row,
+            .codes = codes == nullptr ? nullptr : codes + row};
+  }
+  InputRows only(const InputForms& forms) const {
+    return {.floats = forms.floats ? floats : nullptr,
+            .halves = forms.halves ? halves : nullptr,
+            .codes = forms.codes ? codes : nullptr};
+  }
   // Row `to` is row `row` again.
-  void repeat(int64_t row, int64_t to, const InputForms& forms) const {
-    if (forms.floats) floats[to] = floats[row];
-    if (forms.halves) halves[to] = halves[row];
-    if (forms.codes) codes[to] = codes[row];
+  void repeat(int64_t row, int64_t to) const {
+    if (floats != nullptr) floats[to] = floats[row];
+    if (halves != nullptr) halves[to] = halves[row];
+    if (codes != nullptr) codes[to] = codes[row];
   }
 };
 

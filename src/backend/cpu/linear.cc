@@ -22,13 +22,16 @@ void run_item(const LinearJob& job, int64_t begin, int64_t end, const LinearScra
     multiply(*job.w, job.index, begin, end, job.x.from(r), rows, results, kItemOutputs);
     if (job.up != nullptr)
       multiply(*job.up, job.index, begin, end, job.x.from(r), rows, upper, kItemOutputs);
-    for (int64_t i = 0; i < rows; ++i) {
-      float* result = results + i * kItemOutputs;
-      if (job.up != nullptr) silu_multiply_row(result, upper + i * kItemOutputs, outputs);
-      narrow_row(result, job.out[r + i] + job.out_offset_bytes + begin * dtype_bytes(job.dtype),
-                 job.dtype, outputs);
-      if (job.residual != nullptr) add_row(job.residual[r + i] + begin, result, outputs);
-    }
+    finish_rows({.results = results,
+                 .up = job.up == nullptr ? nullptr : upper,
+                 .stride = kItemOutputs,
+                 .rows = rows,
+                 .n = outputs,
+                 .out = job.out + r,
+                 .offset_bytes = job.out_offset_bytes + begin * dtype_bytes(job.dtype),
+                 .dtype = job.dtype,
+                 .residual = job.residual == nullptr ? nullptr : job.residual + r,
+                 .residual_offset = begin});
   }
 }
 

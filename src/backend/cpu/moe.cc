@@ -28,12 +28,14 @@ void CpuOps::route_rows(const RouteArgs& args, int64_t first, int64_t m) {
   const int64_t stride = experts + 1;  // the router's logits, then the shared expert's gate
   CHECK(experts <= limits_.experts && args.shared_gate.n == 1, experts, " experts, reserved for ",
         limits_.experts);
-  const InputRows x =
-      make_inputs(m, hidden, {&args.router, &args.shared_gate}, [&](int64_t r, float* row) {
-        norm_row(args.x[first + r].data_as<float>(), args.norm.data_as<float>(), args.epsilon,
-                 hidden, row);
-        narrow_row(row, args.normed[first + r].data(), args.normed.dtype(), hidden);
-      });
+  // Floats, whatever this machine multiplies: rounded inputs would choose other experts.
+  InputForms floats;
+  floats.floats = true;
+  const InputRows x = make_inputs(m, hidden, floats, [&](int64_t r, float* row) {
+    norm_row(args.x[first + r].data_as<float>(), args.norm.data_as<float>(), args.epsilon, hidden,
+             row);
+    narrow_row(row, args.normed[first + r].data(), args.normed.dtype(), hidden);
+  });
   const TensorView all(scratch_.router_logits, DType::kF32, {m, stride});
   std::array<LinearJob, 2> jobs;
   jobs[0] = {.w = &args.router, .x = x, .m = m, .out = out_rows(all, 0, m)};
@@ -108,7 +110,7 @@ void CpuOps::experts_up_rows(const ExpertsUpArgs& args, int64_t first, int64_t m
   for (int64_t r = 0; r < m; ++r) scratch_.out_rows[r] = args.shared_hidden[first + r].data();
   for (int64_t at = 0; at < m * top_k; ++at) {
     const int64_t pair = scratch_.pairs[at], row = pair / top_k;
-    x.repeat(row, m + at, forms);
+    x.repeat(row, m + at);
     scratch_.out_rows[m + at] = args.hidden[first + row][pair % top_k].data();
   }
   size_t count = 0;
@@ -162,14 +164,16 @@ void CpuOps::experts_down_rows(const ExpertsDownAddArgs& args, int64_t first, in
                 scratch_.workers[static_cast<size_t>(worker)].row,
                 [&](float* row) { widen_row(from, row, k, k); });
   });
-  const InputRows& x = scratch_.inputs.rows;
+  const InputRows x = scratch_.inputs.rows.only(forms),
+                  shared_x = scratch_.inputs.rows.only(shared_forms).from(pairs);
 
   const int64_t items = (hidden + kDownColumns - 1) / kDownColumns;
   workers_.run(items, [&](int64_t item, int64_t worker) {
     const int64_t begin = item * kDownColumns, end = std::min(begin + kDownColumns, hidden);
     float* results = scratch_.workers[static_cast<size_t>(worker)].down;
-    const auto project = [&](const WeightMatrix& w, int64_t index, int64_t at, int64_t rows) {
-      multiply(w, index, begin, end, x.from(at), rows, results + at * kDownColumns, kDownColumns);
+    const auto project = [&](const WeightMatrix& w, int64_t index, const InputRows& from,
+                             int64_t at, int64_t rows) {
+      multiply(w, index, begin, end, from, rows, results + at * kDownColumns, kDownColumns);
     };
     int64_t next = 0;  // the first expert with rows that has not been asked for
     const auto prefetch_next = [&] {
@@ -186,9 +190,9 @@ void CpuOps::experts_down_rows(const ExpertsDownAddArgs& args, int64_t first, in
       const int64_t at = scratch_.expert_begin[e], rows = scratch_.expert_begin[e + 1] - at;
       if (rows == 0) continue;
       if (streams) prefetch_next();
-      project(args.down, e, at, rows);
+      project(args.down, e, x.from(at), at, rows);
     }
-    project(args.shared_down, 0, pairs, m);
+    project(args.shared_down, 0, shared_x, pairs, m);
     // Addresses by hand: there are as many rows here as the experts have work.
     for (int64_t r = 0; r < m; ++r) {
       const int64_t row = first + r;

@@ -75,9 +75,9 @@ void panel_rows(const PanelArgs& args) {
       return panel_rows_fp8(args);
     default:
 #if defined(__x86_64__)
-      if (f.avx512_bf16) return panel_rows_bf16_avx512(args);
+      if (args.halves != nullptr) return panel_rows_bf16_avx512(args);
 #elif defined(__aarch64__)
-      if (f.neon_bf16) return panel_rows_bf16_neon(args);
+      if (args.halves != nullptr) return panel_rows_bf16_neon(args);
 #endif
       return panel_rows_bf16(args);
   }

@@ -50,7 +50,7 @@ Panels panels_from(const WeightMatrix& w, int64_t index, int64_t begin);
 struct PanelArgs {
   Panels w;
   int64_t count = 0;  // panels
-  // [m] rows in the format's form
+  // [m] rows in the format's form; bf16 panels take halves where they are given, floats otherwise
   const float* const* floats = nullptr;
   const BFloat16* const* halves = nullptr;
   const int8_t* const* codes = nullptr;

@@ -62,11 +62,6 @@ void code_row(const float* x, int64_t n, int8_t* out) {
   }
 }
 
-void silu_multiply_row(float* gate, const float* up, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes)
-    store(hn::Mul(silu(load(gate + i, n - i)), load(up + i, n - i)), gate + i, n - i);
-}
-
 void weighted_sum_row(const WeightedRows& from, int64_t n, float* sum) {
   for (int64_t i = 0; i < n; i += kLanes) {
     V total = hn::Zero(D());
@@ -82,6 +77,24 @@ void weighted_sum_row(const WeightedRows& from, int64_t n, float* sum) {
 void add_row(float* sum, const float* x, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes)
     store(hn::Add(load(sum + i, n - i), load(x + i, n - i)), sum + i, n - i);
+}
+
+void finish_rows(const FinishRows& args) {
+  const int64_t n = args.n;
+  for (int64_t r = 0; r < args.rows; ++r) {
+    float* x = args.results + r * args.stride;
+    if (args.up != nullptr) {
+      const float* up = args.up + r * args.stride;
+      for (int64_t i = 0; i < n; i += kLanes)
+        store(hn::Mul(silu(load(x + i, n - i)), load(up + i, n - i)), x + i, n - i);
+    }
+    std::byte* out = args.out[r] + args.offset_bytes;
+    if (args.dtype == DType::kF32)
+      std::memcpy(out, x, static_cast<size_t>(n) * sizeof(float));
+    else
+      narrow_bf16(x, reinterpret_cast<BFloat16*>(out), n);
+    if (args.residual != nullptr) add_row(args.residual[r] + args.residual_offset, x, n);
+  }
 }
 
 float exponentials_row(float* x, int64_t n) {
@@ -106,7 +119,7 @@ HWY_EXPORT(widen_bf16);
 HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(norm_row);
 HWY_EXPORT(code_row);
-HWY_EXPORT(silu_multiply_row);
+HWY_EXPORT(finish_rows);
 HWY_EXPORT(weighted_sum_row);
 HWY_EXPORT(add_row);
 HWY_EXPORT(exponentials_row);
@@ -133,9 +146,7 @@ void code_row(const float* x, int64_t n, int8_t* out) {
   CHECK(n % 128 == 0, "codes of ", n, " inputs");
   HWY_DYNAMIC_DISPATCH(code_row)(x, n, out);
 }
-void silu_multiply_row(float* gate, const float* up, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(silu_multiply_row)(gate, up, n);
-}
+void finish_rows(const FinishRows& args) { HWY_DYNAMIC_DISPATCH(finish_rows)(args); }
 void weighted_sum_row(const WeightedRows& from, int64_t n, float* sum) {
   HWY_DYNAMIC_DISPATCH(weighted_sum_row)(from, n, sum);
 }

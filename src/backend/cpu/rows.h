@@ -19,8 +19,21 @@ void norm_row(const float* x, const float* w, float epsilon, int64_t n, float* y
 // rounded to nearest. A group that is not finite gets a scale that is not. n is a multiple of 128.
 void code_row(const float* x, int64_t n, int8_t* out);
 
-// gate[i] ← silu(gate[i]) · up[i]
-void silu_multiply_row(float* gate, const float* up, int64_t n);
+// What becomes of a block of results, row by row: results ← silu(results) · up if `up` is given;
+// then stored as the dtype at out[r] + offset; then, as floats, added to residual[r] +
+// residual_offset.
+struct FinishRows {
+  float* results = nullptr;
+  const float* up = nullptr;
+  int64_t stride = 0;  // of both
+  int64_t rows = 0, n = 0;
+  std::byte* const* out = nullptr;
+  int64_t offset_bytes = 0;
+  DType dtype = DType::kF32;
+  float* const* residual = nullptr;
+  int64_t residual_offset = 0;
+};
+void finish_rows(const FinishRows& args);
 
 // sum = Σ_slot weight[slot] · row place[slot] of `rows`, in slot order, then + last_weight · last.
 struct WeightedRows {
