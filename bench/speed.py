@@ -7,7 +7,7 @@ Prints a table and appends the figures to bench/results/<device>/speed.csv.
 """
 import argparse
 
-from bench_tools import append_rows, commit, cpu_name, pewter_bench, print_table
+from bench_tools import append_rows, commit, cpu_name, pewter_bench
 
 COLUMNS = ["commit", "cpu", "bench", "shape", "format", "head", "unique_layers", "threads", "tokens",
            "depth", "rows", "sequences", "repeats", "tokens_per_second", "tokens_per_second_median",
@@ -29,7 +29,8 @@ def main():
     common = ["--shape", options.shape, "--repeat", str(options.repeat), "--device", "cpu"]
     if options.threads:
         common += ["--threads", str(options.threads)]
-    table = [("", "tok/s", "median", "reached", "ceiling", "share", "of depth 0")]
+    line = "  {:<20}{:>8}{:>9}{:>16}{:>16}{:>9}{:>12}"
+    print(line.format("", "tok/s", "median", "reached", "ceiling", "share", "of depth 0"), flush=True)
     rows = []
     shallow = {}
     for bench, weights, more in CASES:
@@ -44,11 +45,11 @@ def main():
         if bench == "decode" and depth == 0:
             shallow[weights] = rate
         against = f"{100 * rate / shallow[weights]:.1f} %" if depth else ""
-        table.append((f"{bench} {weights}" + (f" at {depth}" if depth else ""), f"{rate:.1f}",
-                      f"{result['tokens_per_second_median']:.1f}", f"{reached:.1f} {unit}",
-                      f"{ceiling:.1f} {unit}", f"{100 * result['share_of_ceiling']:.1f} %", against))
+        print(line.format(f"{bench} {weights}" + (f" at {depth}" if depth else ""), f"{rate:.1f}",
+                          f"{result['tokens_per_second_median']:.1f}", f"{reached:.1f} {unit}",
+                          f"{ceiling:.1f} {unit}", f"{100 * result['share_of_ceiling']:.1f} %",
+                          against).rstrip(), flush=True)
         rows.append({**result, "commit": commit(), "cpu": cpu_name(), "repeats": options.repeat})
-    print_table(table)
     if not options.no_record:
         print("kept in", append_rows("speed", COLUMNS, rows))
 

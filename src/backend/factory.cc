@@ -14,13 +14,13 @@ Result<Backend> make_backend(const BackendOptions& options) {
                  str_cat("threads: ", options.threads, " is negative")};
   if (options.device == "cpu" || options.device == "auto") {
     backend.name = "cpu";
-    backend.device = std::make_shared<CpuDevice>();
+    backend.device = std::make_shared<CpuDevice>(CpuDevice::Layout::kPanels);
     backend.ops = std::make_unique<CpuOps>(options.threads);
     return backend;
   }
   if (options.device == "cpu-reference") {
     backend.name = options.device;
-    backend.device = std::make_shared<CpuDevice>();
+    backend.device = std::make_shared<CpuDevice>(CpuDevice::Layout::kCanonical);
     backend.ops = std::make_unique<ReferenceOps>();
     return backend;
   }

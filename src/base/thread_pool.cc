@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -10,23 +11,66 @@
 #include "base/check.h"
 
 namespace pewter {
+namespace {
+
+// How long a thread that waits keeps its core. Long enough for the other threads' last items and
+// for the short serial work between the loops of a step, short next to a scheduler's time slice.
+constexpr std::chrono::microseconds kSpin{60};
+
+inline void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // yield is a no-op on most Arm cores
+#endif
+}
+
+}  // namespace
+
+template <typename Done>
+uint64_t ThreadPool::wait(std::atomic<int>& sleepers, std::condition_variable& wake,
+                          const Done& done) {
+  // Looking at the clock costs more than a look at the word: once every 16.
+  uint64_t state = 0;
+  const auto stop = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (done(state = state_.load(std::memory_order_acquire))) return state;
+      pause_core();
+    }
+  } while (std::chrono::steady_clock::now() < stop);
+  std::unique_lock lock(mutex_);
+  // Either this load of the state sees the change that notify() follows, or notify() sees the
+  // sleeper: both are sequentially consistent.
+  sleepers.fetch_add(1);
+  while (!done(state = state_.load())) wake.wait(lock);
+  sleepers.fetch_sub(1);
+  return state;
+}
+
+void ThreadPool::notify(std::atomic<int>& sleepers, std::condition_variable& wake) {
+  if (sleepers.load() == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+  }  // the sleeper is either before its look or in wait()
+  wake.notify_all();
+}
 
 ThreadPool::ThreadPool(int threads) {
   if (threads == 0) threads = available_threads();
-  CHECK(threads > 0, "a pool of ", threads, " threads");
+  CHECK(threads > 0 && threads < static_cast<int>(kWorkers), "a pool of ", threads, " threads");
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { worker(); });
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_all();
+  state_.fetch_or(kStop);
+  notify(idle_, wake_);
   for (std::thread& thread : workers_) thread.join();
 }
 
-void ThreadPool::take_items(const IndexFunction& body, int64_t count) {
+void ThreadPool::take_items() {
+  const IndexFunction& body = *body_;
+  const int64_t count = count_;
   for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
 }
 
@@ -35,35 +79,31 @@ void ThreadPool::parallel_for(int64_t count, const IndexFunction& body) {
     for (int64_t i = 0; i < count; ++i) body(i);
     return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    CHECK(body_ == nullptr, "parallel_for inside parallel_for");
-    body_ = &body;
-    count_ = count;
-    next_.store(0, std::memory_order_relaxed);
-    running_ = static_cast<int>(workers_.size());
-    ++generation_;
-  }
-  wake_.notify_all();
-  take_items(body, count);
-  std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return running_ == 0; });
-  body_ = nullptr;
+  const uint64_t before = state_.load(std::memory_order_relaxed);
+  CHECK((before & (kOpen | kWorkers)) == 0, "parallel_for inside parallel_for");
+  body_ = &body;
+  count_ = count;
+  next_.store(0, std::memory_order_relaxed);
+  state_.store(before + (kLoop | kOpen));
+  notify(idle_, wake_);
+  take_items();
+  // Closed: nobody joins any more. The workers inside finish the item they have.
+  const uint64_t inside = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & kWorkers;
+  if (inside != 0) wait(waiting_, done_, [](uint64_t state) { return (state & kWorkers) == 0; });
 }
 
 void ThreadPool::worker() {
-  uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
+  uint64_t seen = 0;  // the last loop joined
   while (true) {
-    wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
-    if (stop_) return;
-    seen = generation_;
-    const IndexFunction& body = *body_;
-    const int64_t count = count_;
-    lock.unlock();
-    take_items(body, count);
-    lock.lock();
-    if (--running_ == 0) done_.notify_one();
+    uint64_t state = wait(idle_, wake_, [&](uint64_t now) {
+      return (now & kStop) != 0 || ((now & kOpen) != 0 && now / kLoop != seen);
+    });
+    if ((state & kStop) != 0) return;
+    // Joining counts only while the loop is open; the exchange fails otherwise.
+    if (!state_.compare_exchange_strong(state, state + 1, std::memory_order_acq_rel)) continue;
+    seen = state / kLoop;
+    take_items();
+    if ((state_.fetch_sub(1) & (kOpen | kWorkers)) == 1) notify(waiting_, done_);
   }
 }
 

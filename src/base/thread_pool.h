@@ -1,6 +1,11 @@
 // A fixed set of threads that run one loop at a time. Work items are indexes: what an item computes
 // must not depend on which thread runs it, and then the number of threads never changes a bit of
 // the result.
+//
+// A decode step is a hundred loops of some tens of microseconds, so threads that wait first spin,
+// for about as long as one such loop, and then sleep: a core that somebody else wants is given
+// back, and a thread that was descheduled holds up the others by the one item it took and not by
+// the loop: who has not joined a loop when its items run out is not waited for.
 #pragma once
 
 #include <atomic>
@@ -44,18 +49,25 @@ class ThreadPool {
 
  private:
   void worker();
-  void take_items(const IndexFunction& body, int64_t count);
+  void take_items();
+  // Returns once done(state_) holds, having slept when that took long.
+  template <typename Done>
+  uint64_t wait(std::atomic<int>& sleepers, std::condition_variable& wake, const Done& done);
+  void notify(std::atomic<int>& sleepers, std::condition_variable& wake);
+
+  // One word says which loop it is, whether it may be joined, and how many workers are in it.
+  static constexpr uint64_t kWorkers = 0xFFFF, kOpen = 0x10000, kStop = 0x20000, kLoop = 0x40000;
 
   std::vector<std::thread> workers_;
-  std::mutex mutex_;
-  std::condition_variable wake_, done_;
-  const IndexFunction* body_ =
-      nullptr;  // guarded by mutex_, as are count_, generation_, running_, stop_
+  std::atomic<uint64_t> state_{0};
+  // Of the loop that is open, or was; written while none is.
+  const IndexFunction* body_ = nullptr;
   int64_t count_ = 0;
-  uint64_t generation_ = 0;
-  int running_ = 0;
-  bool stop_ = false;
-  std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<int64_t> next_{0};
+  // Those that sleep: workers for the next loop, the caller for the last worker.
+  alignas(64) std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::atomic<int> idle_{0}, waiting_{0};
 };
 
 // Cores this process may use: its affinity mask, cut by the cgroup's CPU quota (rounded up), at

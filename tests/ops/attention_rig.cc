@@ -1,5 +1,6 @@
 #include "ops/attention_rig.h"
 
+#include "backend/cpu/kv_plane.h"
 #include "support/allocation_counter.h"
 
 namespace pewter::test {
@@ -28,6 +29,16 @@ AttentionRig::AttentionRig(Ops& ops, const AttentionShape& shape, int64_t physic
   for (auto k = keys.end() - page; k != keys.end(); ++k) *k *= 4;
   keys_ =
       Tensor::of(DType::kBF16, {physical_pages, shape.kv_heads, kPageTokens, shape.head_dim}, keys);
+  if (panels()) {  // the same keys as the fast path stores them
+    const Tensor plain = std::exchange(
+        keys_,
+        Tensor::zeros(DType::kBF16, {physical_pages, shape.kv_heads, kPageTokens, shape.head_dim}));
+    for (int64_t p = 0; p < physical_pages; ++p)
+      for (int64_t h = 0; h < shape.kv_heads; ++h)
+        for (int64_t t = 0; t < kPageTokens; ++t)
+          KvPlane::store_key(plain.view[p][h][t].data_as<BFloat16>(), shape.head_dim,
+                             keys_.view[p][h].data_as<BFloat16>(), t);
+  }
   values_ = Tensor::of(DType::kBF16, {physical_pages, shape.kv_heads, kPageTokens, shape.head_dim},
                        random_values(count, 6));
 }
@@ -42,6 +53,18 @@ KvLayer AttentionRig::kv() const {
           .value_page_bytes = page_bytes,
           .kv_heads = shape_.kv_heads,
           .head_dim = shape_.head_dim};
+}
+
+Floats AttentionRig::key(int64_t position, int64_t head) const {
+  if (!panels()) return vector(keys_, position, head);
+  const int64_t page = pages_[static_cast<size_t>(position / kPageTokens)];
+  const auto* block = keys_.view[page][head].data_as<BFloat16>();
+  const int64_t at = position % kPageTokens, d = shape_.head_dim;
+  Floats out(static_cast<size_t>(d));
+  for (int64_t i = 0; i < d; ++i)  // panels of 16 positions, two dimensions side by side
+    out[static_cast<size_t>(i)] =
+        to_float(block[at / 16 * 16 * d + i / 2 * 32 + at % 16 * 2 + i % 2]);
+  return out;
 }
 
 Floats AttentionRig::vector(const Tensor& plane, int64_t position, int64_t head) const {

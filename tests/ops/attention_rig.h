@@ -32,7 +32,7 @@ class AttentionRig {
   Floats prepare(Phase phase, const std::vector<Part>& parts);
 
   // A key or value of one position and head, as floats.
-  Floats key(int64_t position, int64_t head) const { return vector(keys_, position, head); }
+  Floats key(int64_t position, int64_t head) const;
   Floats value(int64_t position, int64_t head) const { return vector(values_, position, head); }
   // Row r of the input tables, as floats.
   const float* in(int64_t row) const { return in_.data() + row * shape_.in_width(); }
@@ -47,6 +47,8 @@ class AttentionRig {
   void with_batch(Phase phase, const std::vector<Part>& parts, const Run& run);
   Floats vector(const Tensor& plane, int64_t position, int64_t head) const;
   KvLayer kv() const;
+  // Whether keys lie as the fast path stores them.
+  bool panels() const { return ops_.activation_dtype() == DType::kBF16; }
 
   Ops& ops_;
   AttentionShape shape_;

@@ -1,5 +1,8 @@
 // Projections: every format against the reference, the row law, the thread law, no allocation.
 
+#include "backend/cpu/panel.h"
+#include "backend/cpu/panel_rows.h"
+#include "backend/cpu/rows.h"
 #include "ops/op_rig.h"
 #include "ops/tolerance.h"
 #include "support/allocation_counter.h"
@@ -22,13 +25,13 @@ class Linear : public testing::TestWithParam<WeightSpec> {
       : w_(random_weight(GetParam(), 1)),
         up_(random_weight(GetParam(), 2)),
         // A second matrix of another format beside the first.
-        other_(random_weight({.format = WeightFormat::kBF16, .n = 5, .k = w_.k}, 3)),
-        x_(random_values(kRows * w_.k, 4)),
-        norm_(random_values(w_.k, 5, 0.1f)),
-        residual_(random_values(kRows * w_.n, 6)) {}
+        other_(random_weight({.format = WeightFormat::kBF16, .n = 5, .k = GetParam().k}, 3)),
+        x_(random_values(kRows * GetParam().k, 4)),
+        norm_(random_values(GetParam().k, 5, 0.1f)),
+        residual_(random_values(kRows * GetParam().n, 6)) {}
 
   Outputs run(Ops& ops, int64_t m) const {
-    const int64_t n = w_.n, k = w_.k;
+    const int64_t n = GetParam().n, k = GetParam().k;
     const DType act = ops.activation_dtype();
     const Floats rows(x_.begin(), x_.begin() + m * k);
     const Tensor stream = Tensor::of(DType::kF32, {m, k}, rows), x = Tensor::of(act, {m, k}, rows);
@@ -42,7 +45,7 @@ class Linear : public testing::TestWithParam<WeightSpec> {
     for (int64_t r = 0; r < m; ++r)
       logits_rows[static_cast<size_t>(r)] = static_cast<int32_t>(m - 1 - r);
     const Batch batch{.rows = m, .logits_count = m, .logits_rows = logits_rows.data()};
-    const WeightMatrix* const both[] = {&w_, &other_};
+    const WeightMatrix* const both[] = {&w_.of(ops), &other_.of(ops)};
     const auto all = [&] {
       ops.norm_linear({.x = stream.view,
                        .norm = norm.view,
@@ -52,11 +55,12 @@ class Linear : public testing::TestWithParam<WeightSpec> {
       ops.mlp_up({.x = stream.view,
                   .norm = norm.view,
                   .epsilon = kEpsilon,
-                  .gate = w_,
-                  .up = up_,
+                  .gate = w_.of(ops),
+                  .up = up_.of(ops),
                   .out = mlp.view});
-      ops.linear_add({.x = x.view, .w = w_, .partial = partial.view, .residual = residual.view});
-      ops.logits({.batch = batch, .hidden = x.view, .head = w_, .out = logits.view});
+      ops.linear_add(
+          {.x = x.view, .w = w_.of(ops), .partial = partial.view, .residual = residual.view});
+      ops.logits({.batch = batch, .hidden = x.view, .head = w_.of(ops), .out = logits.view});
     };
     if (act == DType::kBF16)
       run_without_allocating(all);
@@ -67,15 +71,15 @@ class Linear : public testing::TestWithParam<WeightSpec> {
 
   // Row r after its norm, in double.
   std::vector<double> normed_row(int64_t r) const {
-    const float* x = x_.data() + r * w_.k;
-    const double norm = norm_of(x, w_.k);
-    const double scale = 1 / std::sqrt(norm * norm / static_cast<double>(w_.k) + kEpsilon);
-    std::vector<double> out(static_cast<size_t>(w_.k));
+    const float* x = x_.data() + r * GetParam().k;
+    const double norm = norm_of(x, GetParam().k);
+    const double scale = 1 / std::sqrt(norm * norm / static_cast<double>(GetParam().k) + kEpsilon);
+    std::vector<double> out(static_cast<size_t>(GetParam().k));
     for (size_t i = 0; i < out.size(); ++i) out[i] = x[i] * scale * (1.0 + norm_[i]);
     return out;
   }
 
-  WeightMatrix w_, up_, other_;
+  TestWeight w_, up_, other_;
   Floats x_, norm_, residual_;
 };
 
@@ -92,7 +96,11 @@ double dot(const std::vector<double>& x, const Floats& w) {
 
 TEST_P(Linear, MatchesTheReference) {
   const auto reference = make_reference(), fast = make_fast(2);
-  const int64_t n = w_.n, k = w_.k;
+  const int64_t n = GetParam().n, k = GetParam().k;
+  // Inputs of linear_add and logits are bf16 already: only codes round them.
+  const auto input_error = [&](const float* x) {
+    return GetParam().format == WeightFormat::kInt4Group128 ? code_error(x, k) : 0;
+  };
   const auto row_norm = [&](const WeightMatrix& w, int64_t i) {
     return test::norm_of(weight_row(w, 0, i).data(), k);
   };
@@ -101,7 +109,8 @@ TEST_P(Linear, MatchesTheReference) {
     const std::string at = str_cat(" m=", m);
     const auto plain = [&](int64_t i, double value) {
       const double bound =
-          dot_bound(k, test::norm_of(x_.data() + i / n * k, k), row_norm(w_, i % n));
+          dot_bound(k, test::norm_of(x_.data() + i / n * k, k), row_norm(w_.canonical, i % n),
+                    input_error(x_.data() + i / n * k));
       return rounded(value, bound, DType::kF32);
     };
     expect_close(have.partial, want.partial, plain, "linear_add" + at);
@@ -119,9 +128,12 @@ TEST_P(Linear, MatchesTheReference) {
         have.normed_linear, want.normed_linear,
         [&](int64_t i, double value) {
           const int64_t column = i % (n + 5);
-          const double w_norm = column < n ? row_norm(w_, column) : row_norm(other_, column - n);
-          const double bound =
-              dot_bound(k, norm_of(normed_row(i / (n + 5))), w_norm, norm_error(k));
+          const double w_norm =
+              column < n ? row_norm(w_.canonical, column) : row_norm(other_.canonical, column - n);
+          const auto x = normed_row(i / (n + 5));
+          const double error =
+              norm_error(k) + form_error(column < n ? w_.stored : other_.stored, x.data());
+          const double bound = dot_bound(k, norm_of(x), w_norm, error);
           return rounded(value, bound, DType::kBF16);
         },
         "norm_linear" + at);
@@ -129,13 +141,65 @@ TEST_P(Linear, MatchesTheReference) {
         have.mlp, want.mlp,
         [&](int64_t i, double value) {
           const auto x = normed_row(i / n);
-          const double error = norm_error(k), x_norm = norm_of(x);
-          const double bound = gated_bound(
-              dot(x, weight_row(w_, 0, i % n)), dot_bound(k, x_norm, row_norm(w_, i % n), error),
-              dot(x, weight_row(up_, 0, i % n)), dot_bound(k, x_norm, row_norm(up_, i % n), error));
+          const double error = norm_error(k) + form_error(w_.stored, x.data()), x_norm = norm_of(x);
+          const double bound =
+              gated_bound(dot(x, weight_row(w_.canonical, 0, i % n)),
+                          dot_bound(k, x_norm, row_norm(w_.canonical, i % n), error),
+                          dot(x, weight_row(up_.canonical, 0, i % n)),
+                          dot_bound(k, x_norm, row_norm(up_.canonical, i % n), error));
           return rounded(value, bound, DType::kBF16);
         },
         "mlp_up" + at);
+  }
+}
+
+// int4 beyond the rounding of its inputs: the codes themselves times the weights, exactly.
+class LinearCodes : public Linear {};
+TEST_P(LinearCodes, MultiplyExactly) {
+  const auto fast = make_fast(2);
+  const int64_t n = GetParam().n, k = GetParam().k, m = 17;
+  const Outputs have = run(*fast, m);
+  std::vector<int8_t> codes(static_cast<size_t>(code_row_bytes(k)));
+  for (int64_t r = 0; r < m; ++r) {
+    code_row(x_.data() + r * k, k, codes.data());
+    std::vector<double> x(static_cast<size_t>(k));
+    for (int64_t i = 0; i < k; ++i) {
+      x[static_cast<size_t>(i)] = codes[static_cast<size_t>(i)] *
+                                  static_cast<double>(code_scales(codes.data(), k)[i / 128]);
+      EXPECT_LE(std::abs(x[static_cast<size_t>(i)] - x_[static_cast<size_t>(r * k + i)]),
+                0.5001 * code_scales(codes.data(), k)[i / 128]);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const Floats w = weight_row(w_.canonical, 0, i);
+      // A product of two scales, and for each group a product and a sum.
+      const double bound =
+          static_cast<double>(k / 128 + 3) * kF32 * norm_of(x) * test::norm_of(w.data(), k);
+      EXPECT_NEAR(have.partial[static_cast<size_t>(r * n + i)], dot(x, w), bound) << r << ", " << i;
+    }
+  }
+}
+
+TEST(CodeRow, ZerosAndWhatIsNotFinite) {
+  std::vector<int8_t> codes(static_cast<size_t>(code_row_bytes(256)));
+  Floats x(256, 0.0f);
+  x[0] = 1e-40f;  // too small to divide by
+  x[130] = INFINITY;
+  code_row(x.data(), 256, codes.data());
+  EXPECT_EQ(code_scales(codes.data(), 256)[0], 0.0f);
+  EXPECT_EQ(code_offsets(codes.data(), 256)[0], 0);
+  EXPECT_TRUE(std::isnan(code_scales(codes.data(), 256)[1]));
+  x[130] = NAN;
+  code_row(x.data(), 256, codes.data());
+  EXPECT_TRUE(std::isnan(code_scales(codes.data(), 256)[1]));
+}
+
+class LinearPanels : public Linear {};
+TEST_P(LinearPanels, DecodeToTheSame) {
+  ASSERT_EQ(w_.stored.layout, kPanelLayout);
+  Floats row(static_cast<size_t>(GetParam().k));
+  for (int64_t i = 0; i < GetParam().n; ++i) {
+    decode_panel_row(w_.stored, 0, i, row.data());
+    expect_same_bits(row, weight_row(w_.canonical, 0, i), str_cat("row ", i));
   }
 }
 
@@ -153,7 +217,7 @@ TEST_P(Linear, RowsKeepTheirBits) {
     same_rows(have.partial, whole.partial, "linear_add" + at);
     same_rows(have.residual, whole.residual, "residual" + at);
     // Logits come in the order they were asked for: backwards.
-    const int64_t n = w_.n;
+    const int64_t n = GetParam().n;
     for (int64_t r = 0; r < m; ++r)
       expect_same_bits(have.logits.data() + r * n, whole.logits.data() + (kRows - m + r) * n, n,
                        "logits" + at);
@@ -177,23 +241,36 @@ TEST_P(Linear, ThreadsChangeNoBit) {
 
 // Widths below, at and above a register, a unit, a block and a tile; outputs that fill no tile.
 constexpr WeightFormat kF8 = WeightFormat::kFp8Block128, kI4 = WeightFormat::kInt4Group128;
-const WeightSpec kSpecs[] = {
+const std::vector<WeightSpec> kPlain = {
     {.format = WeightFormat::kF32, .n = 33, .k = 40},
     {.format = WeightFormat::kF16, .n = 18, .k = 112},
     {.format = WeightFormat::kF16, .n = 5, .k = 1031},
-    {.format = WeightFormat::kBF16, .n = 48, .k = 64},
     {.format = WeightFormat::kBF16, .n = 7, .k = 144},
+};
+const std::vector<WeightSpec> kWide = {
+    {.format = WeightFormat::kBF16, .n = 48, .k = 64},
+    {.format = WeightFormat::kBF16, .n = 16, .k = 1031},
     {.format = WeightFormat::kBF16, .n = 83, .k = 2100},
     {.format = kF8, .n = 48, .k = 40, .scale_dtype = DType::kBF16},
     {.format = kF8, .n = 130, .k = 300, .scale_dtype = DType::kF32},
     {.format = kF8, .n = 20, .k = 1160, .scale_dtype = DType::kBF16},
+};
+const std::vector<WeightSpec> kCodes = {
     {.format = kI4, .n = 33, .k = 128, .scale_dtype = DType::kF16},
     {.format = kI4, .n = 20, .k = 2304, .scale_dtype = DType::kF16, .has_zeros = true},
     {.format = kI4, .n = 16, .k = 256, .scale_dtype = DType::kBF16},
+    {.format = kI4, .n = 203, .k = 1024, .scale_dtype = DType::kF16},
     {.format = kI4, .n = 3, .k = 384, .scale_dtype = DType::kF32, .has_zeros = true},
 };
-INSTANTIATE_TEST_SUITE_P(Formats, Linear, testing::ValuesIn(kSpecs),
-                         [](const auto& tested) { return spec_name(tested.param); });
+std::vector<WeightSpec> joined(std::vector<WeightSpec> a, const std::vector<WeightSpec>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+const auto kName = [](const auto& tested) { return spec_name(tested.param); };
+INSTANTIATE_TEST_SUITE_P(Formats, Linear, testing::ValuesIn(joined(kPlain, joined(kWide, kCodes))),
+                         kName);
+INSTANTIATE_TEST_SUITE_P(Formats, LinearPanels, testing::ValuesIn(joined(kWide, kCodes)), kName);
+INSTANTIATE_TEST_SUITE_P(Formats, LinearCodes, testing::ValuesIn(kCodes), kName);
 
 // Rows that only pass through: norms, embeddings, the MTP entrance.
 struct Entrances {
@@ -202,9 +279,9 @@ struct Entrances {
 Entrances run_entrances(Ops& ops, int64_t m) {
   constexpr int64_t kHidden = 200, kVocab = 11;
   const DType act = ops.activation_dtype();
-  const WeightMatrix table =
+  const TestWeight table =
       random_weight({.format = WeightFormat::kBF16, .n = kVocab, .k = kHidden}, 1);
-  const WeightMatrix fc =
+  const TestWeight fc =
       random_weight({.format = WeightFormat::kBF16, .n = kHidden, .k = 2 * kHidden}, 2);
   const Floats rows = random_values(m * kHidden, 3);
   const Tensor stream = Tensor::of(DType::kF32, {m, kHidden}, rows);
@@ -224,13 +301,13 @@ Entrances run_entrances(Ops& ops, int64_t m) {
                     .embeddings = stream.view};
   const auto all = [&] {
     ops.final_norm({.x = stream.view, .norm = norm.view, .epsilon = kEpsilon, .out = normed.view});
-    ops.embed({.batch = batch, .table = table, .out = embedded.view});
+    ops.embed({.batch = batch, .table = table.of(ops), .out = embedded.view});
     ops.mtp_combine({.embedding = stream.view,
                      .hidden = hidden.view,
                      .embedding_norm = norm.view,
                      .hidden_norm = norm.view,
                      .epsilon = kEpsilon,
-                     .fc = fc,
+                     .fc = fc.of(ops),
                      .out = combined.view});
   };
   if (act == DType::kBF16)
@@ -253,10 +330,12 @@ TEST(Entrance, MatchesTheReference) {
     expect_same_bits(have.embedded, want.embedded, "embed");
     // Normed rows have ‖·‖ ≤ √400 · (1 + 0.4), rows of fc about 1: uniform sums stay below 0.4, and
     // 1.4 bounds ‖w‖.
+    const double halves = panel_input_form(WeightFormat::kBF16) == InputForm::kHalves ? kBF16 : 0;
     expect_close(
         have.combined, want.combined,
-        [](int64_t, double value) {
-          return rounded(value, dot_bound(400, 20 * 1.4, 1.4, norm_error(200)), DType::kF32);
+        [&](int64_t, double value) {
+          return rounded(value, dot_bound(400, 20 * 1.4, 1.4, norm_error(200) + halves),
+                         DType::kF32);
         },
         "mtp_combine");
   }

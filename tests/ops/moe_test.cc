@@ -87,18 +87,18 @@ class Moe : public testing::TestWithParam<MoeCase> {
       ops.route({.x = x.view,
                  .norm = norm.view,
                  .epsilon = kEpsilon,
-                 .router = router_,
-                 .shared_gate = shared_gate_,
+                 .router = router_.of(ops),
+                 .shared_gate = shared_gate_.of(ops),
                  .normed = normed.view,
                  .expert = expert.view,
                  .weight = weight.view,
                  .shared_weight = shared_weight.view});
       ops.experts_up({.normed = given.view,
                       .expert = chosen.view,
-                      .gate = gate_,
-                      .up = up_,
-                      .shared_gate = shared_up_gate_,
-                      .shared_up = shared_up_,
+                      .gate = gate_.of(ops),
+                      .up = up_.of(ops),
+                      .shared_gate = shared_up_gate_.of(ops),
+                      .shared_up = shared_up_.of(ops),
                       .hidden = hidden.view,
                       .shared_hidden = shared_hidden.view});
       ops.experts_down_add({.hidden = down_in.view,
@@ -106,8 +106,8 @@ class Moe : public testing::TestWithParam<MoeCase> {
                             .expert = chosen.view,
                             .weight = given_weight.view,
                             .shared_weight = given_shared.view,
-                            .down = down_,
-                            .shared_down = shared_down_,
+                            .down = down_.of(ops),
+                            .shared_down = shared_down_.of(ops),
                             .partial = partial.view,
                             .residual = residual.view});
     };
@@ -134,7 +134,7 @@ class Moe : public testing::TestWithParam<MoeCase> {
     return widest;
   }
 
-  WeightMatrix router_, shared_gate_, gate_, up_, down_, shared_up_gate_, shared_up_, shared_down_;
+  TestWeight router_, shared_gate_, gate_, up_, down_, shared_up_gate_, shared_up_, shared_down_;
   Floats x_, norm_, weights_, shared_weights_, hidden_, shared_hidden_, residual_;
   std::vector<int32_t> chosen_;
 };
@@ -155,23 +155,36 @@ TEST_P(Moe, MatchesTheReference) {
     }
     weight_sum = std::max(weight_sum, sum);
   }
-  const double w_norm = std::max(widest_row(gate_), widest_row(up_));
-  const double shared_w_norm = std::max(widest_row(shared_up_gate_), widest_row(shared_up_));
+  const double w_norm = std::max(widest_row(gate_.canonical), widest_row(up_.canonical));
+  const double shared_w_norm =
+      std::max(widest_row(shared_up_gate_.canonical), widest_row(shared_up_.canonical));
   // |g| and |u| are at most ‖x‖‖w‖.
+  // Codes of the worst row and pair.
+  double x_error = 0, hidden_error = 0, shared_error = 0;
+  for (int64_t r = 0; r < kRows && c.format == WeightFormat::kInt4Group128; ++r) {
+    x_error = std::max(x_error, code_error(x_.data() + r * c.hidden, c.hidden));
+    shared_error = std::max(shared_error,
+                            code_error(shared_hidden_.data() + r * c.shared_width, c.shared_width));
+    for (int64_t pair = r * c.top_k; pair < (r + 1) * c.top_k; ++pair)
+      hidden_error = std::max(hidden_error, code_error(hidden_.data() + pair * c.width, c.width));
+  }
   const auto up_bound = [&](double w) {
-    const double error = dot_bound(c.hidden, x_norm, w);
+    const double error = dot_bound(c.hidden, x_norm, w, x_error);
     return gated_bound(x_norm * w, error, x_norm * w, error);
   };
-  const double part =
-      std::max(hidden_norm * widest_row(down_), shared_norm * widest_row(shared_down_));
+  const double part = std::max(hidden_norm * widest_row(down_.canonical),
+                               shared_norm * widest_row(shared_down_.canonical));
   const double down_bound =
       weight_sum * part *
-      (dot_roundings(std::max(c.width, c.shared_width)) + static_cast<double>(c.top_k) + 2) * kF32;
+      ((dot_roundings(std::max(c.width, c.shared_width)) + static_cast<double>(c.top_k) + 2) *
+           kF32 +
+       std::max(hidden_error, shared_error));
   // Normed rows have ‖·‖ ≤ √hidden·max(1 + w); a logit's error is a relative one of its
   // probability, and so is half the error of the shared gate's logit.
   const double logit_error =
       dot_bound(c.hidden, 1.4 * std::sqrt(static_cast<double>(c.hidden)),
-                std::max(widest_row(router_), widest_row(shared_gate_)), norm_error(c.hidden));
+                std::max(widest_row(router_.canonical), widest_row(shared_gate_.canonical)),
+                norm_error(c.hidden));
 
   for (const int64_t m : kRowCounts) {
     const MoeOutputs want = run(*reference, 0, m), have = run(*fast, 0, m);

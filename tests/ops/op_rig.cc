@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "backend/cpu/cpu_device.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/reference/reference_ops.h"
 #include "tensor/formats/fp8_block128.h"
@@ -99,6 +100,26 @@ WeightMatrix random_weight(const WeightSpec& spec, uint64_t seed) {
     }
   }
   return w;
+}
+
+WeightMatrix stored_weight(const WeightMatrix& canonical) {
+  CpuDevice device(CpuDevice::Layout::kPanels);
+  WeightMatrix stored = device.make_weight(spec_of(canonical)).value();
+  for (int64_t index = 0; index < canonical.count; ++index)
+    for (int64_t row = 0; row < canonical.n; row += 128) {
+      const int64_t end = std::min(row + 128, canonical.n);
+      WeightMatrix rows = canonical.at(index);
+      rows.n = end - row;
+      rows.values = rows.values.slice(1, row, end);
+      if (canonical.format == WeightFormat::kFp8Block128) {
+        rows.scales = rows.scales.slice(1, row / 128, row / 128 + 1);
+      } else if (rows.scales.defined()) {
+        rows.scales = rows.scales.slice(1, row, end);
+        if (rows.zeros.defined()) rows.zeros = rows.zeros.slice(1, row, end);
+      }
+      device.store_rows(stored, index, row, rows);
+    }
+  return stored;
 }
 
 std::string spec_name(const WeightSpec& spec) {

@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/panel_rows.h"
 #include "backend/ops.h"
 #include "base/rng.h"
+#include "ops/tolerance.h"
 
 namespace pewter::test {
 
@@ -39,8 +41,36 @@ struct Tensor {
 Floats random_values(int64_t count, uint64_t seed, float scale = 1);
 float round_to_bf16(float x);
 
-// Weights around ±1/√k in any format.
+// Weights around ±1/√k in any format, canonical.
 WeightMatrix random_weight(const WeightSpec& spec, uint64_t seed);
+// The same weights as the fast path's device stores them, in blocks of rows as a loader would.
+WeightMatrix stored_weight(const WeightMatrix& canonical);
+
+// Relative error that a stage's inputs, floats until then, get from the form the fast path gives
+// them for this stored matrix: none, a rounding to bf16, or int8 codes of these inputs.
+template <typename T>
+double form_error(const WeightMatrix& stored, const T* x) {
+  switch (input_form(stored)) {
+    case InputForm::kHalves:
+      return kBF16;
+    case InputForm::kCodes:
+      return code_error(x, stored.k);
+    default:
+      return 0;
+  }
+}
+
+// A canonical matrix and its stored twin.
+struct TestWeight {
+  WeightMatrix canonical, stored;
+
+  TestWeight() = default;
+  TestWeight(WeightMatrix w)  // NOLINT: implicit on purpose
+      : canonical(std::move(w)), stored(stored_weight(canonical)) {}
+  const WeightMatrix& of(const Ops& ops) const {
+    return ops.activation_dtype() == DType::kBF16 ? stored : canonical;
+  }
+};
 std::string spec_name(const WeightSpec& spec);
 // Row `row` of matrix `index` decoded.
 Floats weight_row(const WeightMatrix& w, int64_t index, int64_t row);

@@ -3,6 +3,7 @@
 
 #include <hwy/targets.h>
 
+#include "backend/cpu/features.h"
 #include "ops/attention_rig.h"
 #include "ops/delta_rig.h"
 #include "ops/tolerance.h"
@@ -10,29 +11,48 @@
 namespace pewter::test {
 namespace {
 
-// Kernels of one target until the end of the scope.
-class UseTarget {
- public:
-  explicit UseTarget(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-  ~UseTarget() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().DeInit();
-  }
+// A machine: the vectors it has and what it multiplies beyond them.
+struct Machine {
+  std::string name;
+  int64_t target;
+  CpuFeatures features;
 };
 
-class Targets : public testing::TestWithParam<int64_t> {
+// Kernels of one machine until the end of the scope.
+class UseMachine {
+ public:
+  explicit UseMachine(const Machine& machine) {
+    hwy::SetSupportedTargetsForTest(machine.target);
+    hwy::GetChosenTarget().DeInit();
+    set_cpu_features_for_test(machine.features);
+  }
+  ~UseMachine() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().DeInit();
+    set_cpu_features_for_test(usual_);
+  }
+
+ private:
+  const CpuFeatures usual_ = cpu_features();
+};
+
+class Targets : public testing::TestWithParam<Machine> {
  protected:
   Targets() {
     hwy::SetSupportedTargetsForTest(0);
-    if ((hwy::SupportedTargets() & GetParam()) == 0) skip_ = true;
+    const CpuFeatures have = detect_cpu_features(), want = GetParam().features;
+    const auto lacks = [](bool wanted, bool had) { return wanted && !had; };
+    skip_ = (hwy::SupportedTargets() & GetParam().target) == 0 ||
+            lacks(want.avx512_vnni, have.avx512_vnni) || lacks(want.amx_int8, have.amx_int8) ||
+            lacks(want.avx512_bf16, have.avx512_bf16) ||
+            lacks(want.neon_dotprod, have.neon_dotprod) || lacks(want.neon_i8mm, have.neon_i8mm) ||
+            lacks(want.neon_bf16, have.neon_bf16);
   }
   bool skip_ = false;
 };
 
-Floats multiply(Ops& ops, const WeightMatrix& w, const Floats& x, int64_t m) {
+Floats multiply(Ops& ops, const TestWeight& weight, const Floats& x, int64_t m) {
+  const WeightMatrix& w = weight.of(ops);
   const Tensor in = Tensor::of(ops.activation_dtype(), {m, w.k}, x);
   const Tensor out = Tensor::zeros(DType::kF32, {m, w.n});
   ops.linear_add({.x = in.view, .w = w, .partial = out.view});
@@ -44,24 +64,28 @@ TEST_P(Targets, ProjectionsMatchAndRowsKeepTheirBits) {
   for (const WeightSpec& spec : {WeightSpec{.format = WeightFormat::kF32, .n = 9, .k = 70},
                                  WeightSpec{.format = WeightFormat::kF16, .n = 9, .k = 70},
                                  WeightSpec{.format = WeightFormat::kBF16, .n = 9, .k = 1100},
+                                 WeightSpec{.format = WeightFormat::kBF16, .n = 83, .k = 1101},
                                  WeightSpec{.format = WeightFormat::kFp8Block128, .n = 9, .k = 70},
                                  WeightSpec{.format = WeightFormat::kInt4Group128,
                                             .n = 9,
                                             .k = 256,
                                             .scale_dtype = DType::kF16,
                                             .has_zeros = true}}) {
-    const WeightMatrix w = random_weight(spec, 1);
+    const TestWeight w = random_weight(spec, 1);
     const Floats x = random_values(17 * spec.k, 2);
     const Floats want = multiply(*make_reference(), w, x, 17);
-    const UseTarget target(GetParam());
+    const UseMachine machine(GetParam());
     const auto fast = make_fast(2);
     const Floats have = multiply(*fast, w, x, 17);
     expect_close(
         have, want,
         [&](int64_t i, double value) {
           const double x_norm = norm_of(x.data() + i / spec.n * spec.k, spec.k);
-          const Floats row = weight_row(w, 0, i % spec.n);
-          return rounded(value, dot_bound(spec.k, x_norm, norm_of(row.data(), spec.k)),
+          const Floats row = weight_row(w.canonical, 0, i % spec.n);
+          const double input = spec.format == WeightFormat::kInt4Group128
+                                   ? code_error(x.data() + i / spec.n * spec.k, spec.k)
+                                   : 0;
+          return rounded(value, dot_bound(spec.k, x_norm, norm_of(row.data(), spec.k), input),
                          DType::kF32);
         },
         spec_name(spec));
@@ -78,7 +102,7 @@ TEST_P(Targets, MixersMatch) {
   const auto reference = make_reference();
   DeltaRig delta_want(*reference, delta);
   AttentionRig attention_want(*reference, attention, 8, 8);
-  const UseTarget target(GetParam());
+  const UseMachine machine(GetParam());
   const auto fast = make_fast(2);
   DeltaRig delta_have(*fast, delta);
   AttentionRig attention_have(*fast, attention, 8, 8);
@@ -95,20 +119,39 @@ TEST_P(Targets, MixersMatch) {
                "attention");
 }
 
-std::string target_name(const testing::TestParamInfo<int64_t>& tested) {
-  switch (tested.param) {
-    case HWY_AVX3:
-      return "avx512";
-    case HWY_AVX2:
-      return "avx2";
-    case HWY_NEON:
-      return "neon";
-    default:
-      return "emulated";
+// Integer products are exact and groups add in order, so wherever multiply-adds round once int4
+// results are the same bits.
+TEST_P(Targets, CodesGiveTheSameBits) {
+  if (skip_) GTEST_SKIP() << "this machine lacks it";
+  if (GetParam().target == HWY_EMU128) GTEST_SKIP() << "its multiply-add rounds twice";
+  for (const bool zeros : {false, true}) {
+    const TestWeight w = random_weight({.format = WeightFormat::kInt4Group128,
+                                        .n = 150,
+                                        .k = 384,
+                                        .scale_dtype = DType::kF16,
+                                        .has_zeros = zeros},
+                                       5);
+    const Floats x = random_values(29 * 384, 6);
+    const Floats want = multiply(*make_fast(2), w, x, 29);
+    const UseMachine machine(GetParam());
+    expect_same_bits(multiply(*make_fast(2), w, x, 29), want, zeros ? "zeros" : "no zeros");
   }
 }
-INSTANTIATE_TEST_SUITE_P(Simd, Targets, testing::Values(HWY_AVX3, HWY_AVX2, HWY_NEON, HWY_EMU128),
-                         target_name);
+
+const Machine kMachines[] = {
+    {"avx512", HWY_AVX3, {}},
+    {"avx512_vnni", HWY_AVX3, {.avx512_vnni = true}},
+    {"avx512_bf16", HWY_AVX3, {.avx512_vnni = true, .avx512_bf16 = true}},
+    {"avx512_amx", HWY_AVX3, {.avx512_vnni = true, .amx_int8 = true}},
+    {"avx2", HWY_AVX2, {}},
+    {"neon", HWY_NEON, {}},
+    {"neon_dotprod", HWY_NEON, {.neon_dotprod = true}},
+    {"neon_i8mm", HWY_NEON, {.neon_dotprod = true, .neon_i8mm = true}},
+    {"neon_bf16", HWY_NEON, {.neon_dotprod = true, .neon_bf16 = true}},
+    {"emulated", HWY_EMU128, {}},
+};
+INSTANTIATE_TEST_SUITE_P(Simd, Targets, testing::ValuesIn(kMachines),
+                         [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
 }  // namespace pewter::test

@@ -5,6 +5,7 @@
 // fast path sums in f32 with at least four lanes and rounds to bf16 where a stage ends.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -26,6 +27,23 @@ inline double dot_roundings(int64_t k) { return static_cast<double>(k) / 4 + 8; 
 // that x already carries.
 inline double dot_bound(int64_t k, double x_norm, double w_norm, double input = 0) {
   return (dot_roundings(k) * kF32 + input) * x_norm * w_norm;
+}
+
+// Relative error, in the norm, of a row of int8 codes: half a step of (largest of 128) / 127 for
+// every input. `x` has n elements, whole groups.
+template <typename T>
+double code_error(const T* x, int64_t n) {
+  double error = 0, norm = 0;
+  for (int64_t g = 0; g < n; g += 128) {
+    double largest = 0;
+    for (int64_t i = g; i < g + 128; ++i) {
+      const double value = static_cast<double>(x[i]);
+      largest = std::max(largest, std::abs(value));
+      norm += value * value;
+    }
+    error += 128 * (largest / 254) * (largest / 254);
+  }
+  return norm == 0 ? 0 : std::sqrt(error / norm) * (1 + kBF16);
 }
 
 // Relative error of an RMS-normed element: the root, the mean (relative, all terms are positive),

@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "backend/cpu/kv_plane.h"
+#include "backend/cpu/panel_rows.h"
 #include "backend/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,11 +26,16 @@ HWY_BEFORE_NAMESPACE();
 namespace pewter {
 namespace HWY_NAMESPACE {
 
+// Vectors up to which memory limits a strip.
+constexpr int64_t kStreamedVectors = 16;
+// Rows of values asked for ahead of the sums: memory's latency at a core's bandwidth.
+constexpr int64_t kRowsAhead = 8;
+
 // One tile of rows and one KV head.
 struct Strip {
   const AttentionArgs& args;
   int64_t sequence, first_row, rows, kv_head;
-  int64_t d, pd, group;  // group: query heads per KV head
+  int64_t d, pd, group;  // pd: d padded; group: query heads per KV head
   int64_t position;      // of the first row
 
   Strip(const AttentionArgs& a, const AttentionShared::Tile& tile, int64_t head)
@@ -39,7 +45,7 @@ struct Strip {
         rows(tile.rows),
         kv_head(head),
         d(a.head_dim),
-        pd(padded_inputs(d)),
+        pd(padded_head(d)),
         group(a.query_heads / a.kv_heads),
         position(a.batch.context_length[sequence] + first_row - a.batch.row_begin[sequence]) {}
 
@@ -55,26 +61,30 @@ struct Strip {
 };
 
 void load_queries(const Strip& strip, const AttentionScratch& s) {
-  const V scale = hn::Set(D(), 1.0f / std::sqrt(static_cast<float>(strip.d)));
+  const bool halves = panel_input_form(WeightFormat::kBF16) == InputForm::kHalves;
   for (int64_t v = 0; v < strip.vectors(); ++v) {
     const auto* from = strip.args.q[strip.row(v)].data_as<BFloat16>() + strip.element(v);
-    float* q = s.q + v * strip.pd;
-    for (int64_t i = 0; i < strip.pd; i += kLanes)
-      hn::StoreU(i < strip.d ? hn::Mul(scale, load(from + i, strip.d - i)) : hn::Zero(D()), D(),
-                 q + i);
-    s.q_rows[v] = q;
+    s.q_halves[v] = from;
+    s.q_rows[v] = s.q + v * strip.pd;
+    if (halves) continue;
+    for (int64_t i = 0; i < strip.d; i += kLanes)
+      hn::StoreU(load(from + i, strip.d - i), D(), s.q + v * strip.pd + i);
   }
 }
 
-// Scores of one vector become weights e^(s − largest); masked ones become 0.
-HWY_INLINE void weigh(float* scores, int64_t visible, int64_t count, float& largest, float& total) {
+// Scores of one vector, times `scale`, become weights e^(s − largest); masked ones become 0.
+HWY_INLINE void weigh(float* scores, int64_t visible, int64_t count, float scale, float& largest,
+                      float& total) {
   V most = hn::Set(D(), -INFINITY), sums = hn::Zero(D());
-  const V lowest = most;
+  const V lowest = most, factor = hn::Set(D(), scale);
   const auto inside = [&](int64_t i) PEWTER_INLINE_LAMBDA {
     return hn::Lt(hn::Iota(D(), static_cast<float>(i)), hn::Set(D(), static_cast<float>(visible)));
   };
-  for (int64_t i = 0; i < visible; i += kLanes)
-    most = hn::Max(most, hn::IfThenElse(inside(i), hn::LoadU(D(), scores + i), lowest));
+  for (int64_t i = 0; i < visible; i += kLanes) {
+    const V score = hn::Mul(factor, hn::LoadU(D(), scores + i));
+    hn::StoreU(score, D(), scores + i);
+    most = hn::Max(most, hn::IfThenElse(inside(i), score, lowest));
+  }
   most = hn::MaxOfLanes(D(), most);
   for (int64_t i = 0; i < count; i += kLanes) {
     const V weight =
@@ -86,31 +96,51 @@ HWY_INLINE void weigh(float* scores, int64_t visible, int64_t count, float& larg
   total = sum(sums);
 }
 
-// sums[v] += Σ_t weights[v][t]·values[t] for kVectors vectors and two registers of columns.
-template <int kVectors>
-HWY_INLINE void add_values(const float* weights, const float* values, int64_t tokens, int64_t pd,
-                           float* sums) {
-  constexpr int kColumns = static_cast<int>(HWY_MIN(int64_t{2}, kInputUnit / kLanes));
-  for (int64_t c = 0; c < pd; c += kColumns * kLanes) {
-    V acc[kVectors][kColumns];
-    unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
-      unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-        acc[v][j] = hn::LoadU(D(), sums + v * pd + c + j * kLanes);
+// sums[v] += Σ_t weights[v][t]·values[t] for kVectors vectors and kColumns registers of columns.
+// Values are floats, or bf16 that become floats on the way: the same bits.
+template <int kVectors, int kColumns, typename T>
+HWY_INLINE void add_values(const float* weights, const T* values, int64_t stride, int64_t tokens,
+                           int64_t pd, float* sums) {
+  V acc[kVectors][kColumns];
+  unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
+    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+      acc[v][j] = hn::LoadU(D(), sums + v * pd + j * kLanes);
+    });
+  });
+  for (int64_t t = 0; t < tokens; ++t)
+    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+      const T* at = values + t * stride + j * kLanes;
+      if constexpr (sizeof(T) == 2) __builtin_prefetch(at + kRowsAhead * stride);
+      const V value = load(at, kLanes);
+      unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
+        acc[v][j] = hn::MulAdd(hn::Set(D(), weights[v * kSplitTokens + t]), value, acc[v][j]);
       });
     });
-    for (int64_t t = 0; t < tokens; ++t)
-      unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-        const V value = hn::LoadU(D(), values + t * pd + c + j * kLanes);
-        unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
-          acc[v][j] = hn::MulAdd(hn::Set(D(), weights[v * kSplitTokens + t]), value, acc[v][j]);
-        });
-      });
-    unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
-      unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-        hn::StoreU(acc[v][j], D(), sums + v * pd + c + j * kLanes);
-      });
+  unroll<kVectors>([&](auto v) PEWTER_INLINE_LAMBDA {
+    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+      hn::StoreU(acc[v][j], D(), sums + v * pd + j * kLanes);
     });
-  }
+  });
+}
+
+// All columns of a page's values. Wide tiles fill the registers; what is left goes in narrow ones.
+template <typename T>
+HWY_INLINE void add_page(const float* weights, const T* values, int64_t stride, int64_t tokens,
+                         int64_t vectors, int64_t columns, int64_t pd, float* sums) {
+  constexpr int kMany = HWY_TARGET == HWY_AVX2 ? 4 : 8, kFew = HWY_TARGET == HWY_AVX2 ? 2 : 4;
+  int64_t v = 0;
+  for (; v + kMany <= vectors; v += kMany)
+    for (int64_t c = 0; c < columns; c += 2 * kLanes)
+      add_values<kMany, 2>(weights + v * kSplitTokens, values + c, stride, tokens, pd,
+                           sums + v * pd + c);
+  for (; v + kFew <= vectors; v += kFew)
+    for (int64_t c = 0; c < columns; c += 4 * kLanes)
+      add_values<kFew, 4>(weights + v * kSplitTokens, values + c, stride, tokens, pd,
+                          sums + v * pd + c);
+  for (; v < vectors; ++v)
+    for (int64_t c = 0; c < columns; c += 4 * kLanes)
+      add_values<1, 4>(weights + v * kSplitTokens, values + c, stride, tokens, pd,
+                       sums + v * pd + c);
 }
 
 // The partial softmax of one split. Queries are in scratch.
@@ -118,40 +148,46 @@ void attend_split(const Strip& strip, int64_t split, const AttentionScratch& s,
                   const PartialSoftmax& out) {
   const int64_t begin = split * kSplitTokens, vectors = strip.vectors(), pd = strip.pd;
   const int64_t count = HWY_MIN(strip.visible() - begin, kSplitTokens);
+  const bool streams = vectors <= kStreamedVectors;
+  const bool halves = panel_input_form(WeightFormat::kBF16) == InputForm::kHalves;
+  const auto value_block = [&](int64_t t) {
+    return KvPlane::values(strip.args.kv)
+        .block(strip.page((begin + t) / kPageTokens), strip.kv_head);
+  };
   for (int64_t t = 0; t < count; t += kPageTokens) {
+    const int64_t tokens = HWY_MIN(count - t, kPageTokens);
     const BFloat16* keys =
         KvPlane::keys(strip.args.kv).block(strip.page((begin + t) / kPageTokens), strip.kv_head);
-    dot_rows({.w = {.format = WeightFormat::kBF16,
-                    .k = strip.d,
-                    .values = reinterpret_cast<const std::byte*>(keys),
-                    .row_bytes = strip.d * 2},
-              .begin = 0,
-              .end = HWY_MIN(count - t, kPageTokens),
-              .x = s.q_rows,
-              .m = vectors,
-              .out = s.scores + t,
-              .out_stride = kSplitTokens,
-              .scratch = s.dot});
+    panel_rows({.w = {.format = WeightFormat::kBF16,
+                      .k = strip.d,
+                      .values = reinterpret_cast<const std::byte*>(keys),
+                      .value_stride = kPanelOutputs * strip.d * 2},
+                .count = panels_of(tokens),
+                .floats = s.q_rows,
+                .halves = halves ? s.q_halves : nullptr,
+                .m = vectors,
+                .out = s.scores + t,
+                .out_stride = kSplitTokens});
   }
+  const float scale = 1.0f / std::sqrt(static_cast<float>(strip.d));
   for (int64_t v = 0; v < vectors; ++v) {
     const int64_t visible = strip.position + v / strip.group + 1 - begin;
-    weigh(s.scores + v * kSplitTokens, HWY_MAX(int64_t{0}, HWY_MIN(visible, count)), count,
+    weigh(s.scores + v * kSplitTokens, HWY_MAX(int64_t{0}, HWY_MIN(visible, count)), count, scale,
           out.largest[v], out.total[v]);
   }
   std::fill(out.sums, out.sums + vectors * pd, 0.0f);
   for (int64_t t = 0; t < count; t += kPageTokens) {
-    const BFloat16* values =
-        KvPlane::values(strip.args.kv).block(strip.page((begin + t) / kPageTokens), strip.kv_head);
+    const BFloat16* values = value_block(t);
     const int64_t tokens = HWY_MIN(count - t, kPageTokens);
+    if (streams && strip.d % (4 * kLanes) == 0) {
+      add_page(s.scores + t, values, strip.d, tokens, vectors, strip.d, pd, out.sums);
+      continue;
+    }
     for (int64_t i = 0; i < tokens; ++i)
       for (int64_t c = 0; c < pd; c += kLanes)
         hn::StoreU(c < strip.d ? load(values + i * strip.d + c, strip.d - c) : hn::Zero(D()), D(),
                    s.values + i * pd + c);
-    int64_t v = 0;
-    for (; v + 4 <= vectors; v += 4)
-      add_values<4>(s.scores + v * kSplitTokens + t, s.values, tokens, pd, out.sums + v * pd);
-    for (; v < vectors; ++v)
-      add_values<1>(s.scores + v * kSplitTokens + t, s.values, tokens, pd, out.sums + v * pd);
+    add_page<float>(s.scores + t, s.values, pd, tokens, vectors, pd, pd, out.sums);
   }
 }
 
@@ -277,29 +313,29 @@ PartialSoftmax lay_out_partial(Arena& arena, const OpsLimits& limits) {
   PartialSoftmax p;
   p.largest = arena.take<float>(vectors);
   p.total = arena.take<float>(vectors);
-  p.sums = arena.take<float>(vectors * padded_inputs(limits.head_dim));
+  p.sums = arena.take<float>(vectors * padded_head(limits.head_dim));
   return p;
 }
 
 }  // namespace
 
-void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& scratch,
-                       const DotScratch& dot) {
-  const int64_t vectors = vectors_of(limits), pd = padded_inputs(limits.head_dim);
+void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& scratch) {
+  const int64_t vectors = vectors_of(limits), pd = padded_head(limits.head_dim);
   scratch.q = arena.take<float>(vectors * pd);
   scratch.q_rows = arena.take<const float*>(vectors);
+  scratch.q_halves = arena.take<const BFloat16*>(vectors);
+  scratch.key = arena.take<BFloat16>(limits.head_dim);
   scratch.scores = arena.take<float>(vectors * kSplitTokens);
   scratch.values = arena.take<float>(kPageTokens * pd);
   scratch.angles = arena.take<float>(2 * limits.head_dim);
   scratch.partial = lay_out_partial(arena, limits);
   scratch.running = lay_out_partial(arena, limits);
-  scratch.dot = dot;
 }
 
 void lay_out_attention_shared(Arena& arena, const OpsLimits& limits, int64_t workers,
                               AttentionShared& shared) {
   shared.tiles = arena.take<AttentionShared::Tile>(limits.rows);
-  shared.partials.resize(static_cast<size_t>(2 * workers));
+  shared.partials.resize(static_cast<size_t>(std::max<int64_t>(2 * workers, kSplitsInFlight)));
   shared.running.resize(shared.partials.size());
   for (PartialSoftmax& partial : shared.partials) partial = lay_out_partial(arena, limits);
   for (PartialSoftmax& running : shared.running) running = lay_out_partial(arena, limits);

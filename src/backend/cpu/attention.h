@@ -16,6 +16,10 @@ namespace pewter {
 
 inline constexpr int64_t kSplitTokens = 256;
 inline constexpr int64_t kRowTile = 16;
+// Splits that are computed before their partials merge, at least: 4096 positions of two KV heads.
+inline constexpr int64_t kSplitsInFlight = 32;
+// Columns of sums and decoded values: whole tiles of four registers.
+constexpr int64_t padded_head(int64_t head_dim) { return (head_dim + 63) / 64 * 64; }
 
 // A softmax over some positions, unfinished: per query vector the largest score, the sum of
 // exponentials relative to it, and the values weighted by them.
@@ -27,13 +31,14 @@ struct PartialSoftmax {
 
 // Scratch of one worker. vectors = kRowTile · query heads per KV head.
 struct AttentionScratch {
-  float* q = nullptr;              // [vectors, padded head_dim]
+  float* q = nullptr;              // [vectors, padded head_dim], when floats are what is multiplied
   const float** q_rows = nullptr;  // [vectors]
-  float* scores = nullptr;         // [vectors, kSplitTokens]
-  float* values = nullptr;         // [kPageTokens, padded head_dim] a page's values as floats
-  float* angles = nullptr;         // [2, head_dim] cosines and sines; one head at `q`
+  const BFloat16** q_halves = nullptr;  // [vectors], into the queries themselves
+  BFloat16* key = nullptr;              // [head_dim] of one position
+  float* scores = nullptr;              // [vectors, kSplitTokens]
+  float* values = nullptr;              // [kPageTokens, padded head_dim] a page's values as floats
+  float* angles = nullptr;              // [2, head_dim] cosines and sines; one head at `q`
   PartialSoftmax partial, running;
-  DotScratch dot;
 };
 
 // Shared by the workers when a few long contexts are cut between them.
@@ -48,8 +53,7 @@ struct AttentionShared {
   int64_t in_flight() const { return static_cast<int64_t>(partials.size()); }
 };
 
-void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& scratch,
-                       const DotScratch& dot);
+void lay_out_attention(Arena& arena, const OpsLimits& limits, AttentionScratch& scratch);
 void lay_out_attention_shared(Arena& arena, const OpsLimits& limits, int64_t workers,
                               AttentionShared& shared);
 

@@ -79,7 +79,9 @@ void attention_prepare_row(const AttentionPrepareArgs& args, int64_t row,
   const BFloat16* v = k + args.kv_heads * d;
   for (int64_t h = 0; h < args.kv_heads; ++h) {
     const int64_t offset = position % kPageTokens * d;
-    prepare(k + h * d, args.k_norm, KvPlane::keys(args.kv).block(page, h) + offset);
+    prepare(k + h * d, args.k_norm, scratch.key);
+    KvPlane::store_key(scratch.key, d, KvPlane::keys(args.kv).block(page, h),
+                       position % kPageTokens);
     std::memcpy(KvPlane::values(args.kv).block(page, h) + offset, v + h * d,
                 static_cast<size_t>(d) * sizeof(BFloat16));
   }

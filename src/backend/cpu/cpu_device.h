@@ -1,5 +1,8 @@
-// The host as a device: memory is host memory, weights keep the canonical layout.
+// The host as a device: memory is host memory. Weights lie in panels (panel.h) for CpuOps, or stay
+// canonical for the reference.
 #pragma once
+
+#include <mutex>
 
 #include "backend/device.h"
 
@@ -7,6 +10,9 @@ namespace pewter {
 
 class CpuDevice final : public Device {
  public:
+  enum class Layout { kCanonical, kPanels };
+  explicit CpuDevice(Layout layout) : layout_(layout) {}
+
   std::string_view name() const override { return "cpu"; }
   int64_t available_bytes() const override;
   Result<Buffer> allocate(int64_t bytes) override;
@@ -16,8 +22,15 @@ class CpuDevice final : public Device {
   Result<WeightMatrix> make_weight(const WeightSpec& spec) override;
   void store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
                   const WeightMatrix& rows) override;
-  int64_t stored_weight_bytes(const WeightSpec& spec) const override { return weight_bytes(spec); }
+  int64_t stored_weight_bytes(const WeightSpec& spec) const override;
   int64_t kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const override;
+
+ private:
+  Layout layout_;
+  // Matrices smaller than a chunk are cut from one, so that they too lie in huge pages.
+  std::mutex mutex_;
+  std::shared_ptr<const Buffer> chunk_;
+  int64_t chunk_used_ = 0;
 };
 
 }  // namespace pewter

@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu_ops.h"
 
 #include "backend/cpu/kv_plane.h"
+#include "backend/cpu/panel.h"
 
 namespace pewter {
 
@@ -38,6 +39,8 @@ void CpuOps::embed(const EmbedArgs& args) {
     if (given >= 0)
       std::memcpy(out, args.batch.embeddings[given].data(),
                   static_cast<size_t>(hidden) * sizeof(float));
+    else if (args.table.layout == kPanelLayout)
+      decode_panel_row(args.table, 0, args.batch.tokens[r], out);
     else
       decode_row(args.table, 0, args.batch.tokens[r], out);
   });
@@ -48,11 +51,11 @@ void CpuOps::norm_linear(const NormLinearArgs& args) {
   const int64_t m = args.x.dim(0), hidden = args.x.dim(1);
   CHECK(args.w.size() <= kMost, args.w.size(), " projections in one stage");
   std::array<LinearJob, kMost> jobs;
-  bool split = false;
-  for (const WeightMatrix* w : args.w) split = split || wants_split_inputs(w->format);
+  InputForms forms;
+  for (const WeightMatrix* w : args.w) forms.add(*w);
   for (int64_t first = 0; first < m; first += kRowBlock) {
     const int64_t rows = std::min(m - first, kRowBlock);
-    const InputRows x = make_inputs(rows, hidden, split, [&](int64_t r, float* row) {
+    const InputRows x = make_inputs(rows, hidden, forms, [&](int64_t r, float* row) {
       norm_row(args.x[first + r].data_as<float>(), args.norm.data_as<float>(), args.epsilon, hidden,
                row);
     });
@@ -81,7 +84,7 @@ void CpuOps::linear_add(const LinearAddArgs& args) {
     const int64_t rows = std::min(m - first, kRowBlock);
     LinearJob job{
         .w = &args.w,
-        .x = make_inputs(rows, k, wants_split_inputs(args.w.format),
+        .x = make_inputs(rows, k, {&args.w},
                          [&](int64_t r, float* row) { widen_row(args.x[first + r], row, k, k); }),
         .m = rows,
         .out = out_rows(args.partial, first, rows),
@@ -136,12 +139,11 @@ void CpuOps::attention(const AttentionArgs& args) {
 
 void CpuOps::mlp_up(const MlpUpArgs& args) {
   const int64_t m = args.x.dim(0), hidden = args.x.dim(1);
-  const bool split = wants_split_inputs(args.gate.format) || wants_split_inputs(args.up.format);
   for (int64_t first = 0; first < m; first += kRowBlock) {
     const int64_t rows = std::min(m - first, kRowBlock);
     LinearJob job{.w = &args.gate,
                   .up = &args.up,
-                  .x = make_inputs(rows, hidden, split,
+                  .x = make_inputs(rows, hidden, {&args.gate, &args.up},
                                    [&](int64_t r, float* row) {
                                      norm_row(args.x[first + r].data_as<float>(),
                                               args.norm.data_as<float>(), args.epsilon, hidden,
@@ -168,7 +170,7 @@ void CpuOps::logits(const LogitsArgs& args) {
   for (int64_t first = 0; first < m; first += kRowBlock) {
     const int64_t rows = std::min(m - first, kRowBlock);
     LinearJob job{.w = &args.head,
-                  .x = make_inputs(rows, hidden, wants_split_inputs(args.head.format),
+                  .x = make_inputs(rows, hidden, {&args.head},
                                    [&](int64_t r, float* row) {
                                      const int64_t from = args.batch.logits_rows[first + r];
                                      widen_row(args.hidden[from], row, hidden, hidden);
@@ -192,7 +194,7 @@ void CpuOps::mtp_combine(const MtpCombineArgs& args) {
       norm_row(row + hidden, args.hidden_norm.data_as<float>(), args.epsilon, hidden, row + hidden);
     };
     LinearJob job{.w = &args.fc,
-                  .x = make_inputs(rows, 2 * hidden, wants_split_inputs(args.fc.format), fill),
+                  .x = make_inputs(rows, 2 * hidden, {&args.fc}, fill),
                   .m = rows,
                   .out = out_rows(args.out, first, rows)};
     run_linear_jobs(workers_, std::span(&job, 1), scratch_.linear.data());

@@ -40,10 +40,10 @@ class CpuOps final : public Ops {
   void fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) override;
 
  private:
-  // Fills m input rows of k floats in parallel, `fill(row, floats)` each, in the orders the stage's
-  // formats want. The rows live until the next call.
+  // Fills m input rows of k floats in parallel, `fill(row, floats)` each, and stores them in the
+  // forms the stage's matrices want. The rows live until the next call.
   template <typename Fill>
-  InputRows make_inputs(int64_t m, int64_t k, bool split, const Fill& fill);
+  InputRows make_inputs(int64_t m, int64_t k, const InputForms& forms, const Fill& fill);
   // Pointers to rows first … first + m − 1 of a tensor, for a job's out or residual.
   std::byte* const* out_rows(const TensorView& out, int64_t first, int64_t m);
   float* const* residual_rows(const TensorView& residual, int64_t first, int64_t m);
@@ -65,20 +65,15 @@ class CpuOps final : public Ops {
 inline constexpr int64_t kRowsWorthThreads = 8;
 
 template <typename Fill>
-InputRows CpuOps::make_inputs(int64_t m, int64_t k, bool split, const Fill& fill) {
-  const int64_t stride = padded_inputs(k);
-  CHECK(m * stride <= scratch_.input_floats, m, " rows of ", k,
+InputRows CpuOps::make_inputs(int64_t m, int64_t k, const InputForms& forms, const Fill& fill) {
+  CHECK(m * input_stride(k) <= scratch_.inputs.inputs, m, " rows of ", k,
         " inputs exceed the reserved scratch");
-  workers_.run_if(m, kRowsWorthThreads, [&](int64_t r, int64_t) {
-    float* row = scratch_.natural + r * stride;
-    fill(r, row);
-    std::fill(row + k, row + stride, 0.0f);
-    scratch_.natural_rows[r] = row;
-    if (!split) return;
-    scratch_.split_rows[r] = scratch_.split + r * stride;
-    split_row(row, stride, scratch_.split + r * stride);
+  workers_.run_if(m, kRowsWorthThreads, [&](int64_t r, int64_t worker) {
+    store_input(scratch_.inputs, r, r * input_stride(k), k, forms,
+                scratch_.workers[static_cast<size_t>(worker)].row,
+                [&](float* row) { fill(r, row); });
   });
-  return {.natural = scratch_.natural_rows, .split = split ? scratch_.split_rows : nullptr};
+  return scratch_.inputs.rows.only(forms);
 }
 
 }  // namespace pewter

@@ -15,15 +15,11 @@ namespace pewter {
 // Rows a stage takes at a time: longer prefills go through in blocks.
 inline constexpr int64_t kRowBlock = 512;
 // Output columns one item of experts_down_add computes for every expert.
-inline constexpr int64_t kDownColumns = 32;
+inline constexpr int64_t kDownColumns = 64;
 
 struct CpuScratch {
-  // Input rows as floats, and the pointers kernels follow to them. A pair is a row's expert slot.
-  int64_t input_floats = 0;
-  float* natural = nullptr;
-  float* split = nullptr;
-  const float** natural_rows = nullptr;
-  const float** split_rows = nullptr;
+  // Input rows, and the pointers kernels follow to them. A pair is a row's expert slot.
+  InputMemory inputs;
   std::byte** out_rows = nullptr;
   float** residual_rows = nullptr;
   float* router_logits = nullptr;  // [kRowBlock, experts + 1]
@@ -35,7 +31,7 @@ struct CpuScratch {
 
   struct PerWorker {
     float* down = nullptr;  // [kRowBlock · (top_k + 1), kDownColumns]
-    float* row = nullptr;   // [widest row]
+    float* row = nullptr;   // [widest row, padded]
   };
   // One of each for every worker.
   std::vector<LinearScratch> linear;

@@ -9,20 +9,24 @@
 
 namespace pewter {
 
-// Scratch of one worker. pk and pv are key_dim and value_dim padded to whole input units.
-struct DeltaScratch {
-  float* state = nullptr;            // [pk, pv] of one value head
-  float* k = nullptr;                // [kDeltaChunk, pk] unit keys of one key head; kRows in decode
-  float* q = nullptr;                // [kDeltaChunk, pk] unit queries / √dk
-  float* v = nullptr;                // [kDeltaChunk, pv] values, then what the rows write
-  float* o = nullptr;                // [kDeltaChunk, pv]
-  float* products = nullptr;         // [2 · kDeltaChunk, kDeltaChunk] k·k and q·k of a chunk
-  float* weights = nullptr;          // [kDeltaChunk, kDeltaChunk] products times decays
-  float* scaled_k = nullptr;         // [kDeltaChunk, pk]
-  const float** key_rows = nullptr;  // [2 · kDeltaChunk]
-  DotScratch dot;
+// Floats between rows of values or of the state in scratch: an odd number of cache lines, because
+// columns of rows a power of two apart would share a few sets of the cache.
+constexpr int64_t delta_stride(int64_t value_dim) { return padded_inputs(value_dim) + 16; }
 
-  static DeltaScratch lay_out(Arena& arena, const OpsLimits& limits, const DotScratch& dot);
+// Scratch of one worker. pk is key_dim padded to whole input units, sv delta_stride(value_dim).
+struct DeltaScratch {
+  float* state = nullptr;      // [pk, sv] of one value head
+  float* k = nullptr;          // [kDeltaChunk, pk] unit keys of one key head; kRows in decode
+  float* q = nullptr;          // [kDeltaChunk, pk] unit queries / √dk
+  float* v = nullptr;          // [kDeltaChunk, sv] values, then what the rows write
+  float* o = nullptr;          // [kDeltaChunk, sv]
+  float* predicted = nullptr;  // [pv] Sᵀk of a row
+  float* products = nullptr;   // [2 · kDeltaChunk, kDeltaChunk] k·k and q·k of a chunk
+  float* weights = nullptr;    // [2, kDeltaChunk, kDeltaChunk] products times decays
+  float* k_columns = nullptr;  // [pk, kDeltaChunk] the keys of a chunk, transposed
+  float* scaled_k = nullptr;   // [pk, kDeltaChunk] those, decayed to the chunk's end
+
+  static DeltaScratch lay_out(Arena& arena, const OpsLimits& limits);
 };
 
 // What one item works on. Rows of the tape come before the step's own.

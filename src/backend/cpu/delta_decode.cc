@@ -1,10 +1,13 @@
 // Decode rows of the Gated DeltaNet mixer, and fold.
 //
 // Split of work: one key head of one sequence per item, its value heads in turn. Bytes: each value
-// head's state once, and once more as a store when tape rows were accepted; the rest stays in L2.
+// head's state once from memory; when tape rows were accepted, once more from L2 and once written.
+// With S the state before a row, its prediction Sᵀk and Sᵀq come from one pass, its output is
+// e^g Sᵀq + (k·q) d, and its update is left to the next row's pass. So a plain decode step makes
+// two passes: one for the tape row's prediction, one that applies it and serves the new row.
 // Precision: f32 from the convolution to the gated norm, one rounding at the end. The rows of the
 // tape run through the very functions that computed them as new rows, so m rows in one step and m
-// steps of one row leave the same bits. Limits: the two passes over a head's state per row.
+// steps of one row leave the same bits. Limits: memory.
 
 #include <cstring>
 
@@ -24,25 +27,39 @@ namespace HWY_NAMESPACE {
 void delta_decode(const DeltaItem& item, const DeltaScratch& scratch) {
   const DeltaView view(item);
   const int64_t accepted = item.accepted, total = accepted + item.rows;
-  for (int64_t t = 0; t < total; ++t) {
-    make_key(view, t, scratch.k + t * view.pk);
-    if (t >= accepted) make_query(view, t, scratch.q + t * view.pk);
-  }
+  make_keys(view, 0, total, scratch.k);
+  make_queries(view, accepted, item.rows, scratch.q + accepted * view.pk);
   for (int64_t head = view.first_head(); head < view.first_head() + view.repeat; ++head) {
-    load_state(view, head, scratch.state);
+    if (item.rows == 0) {
+      apply_tape(view, head, scratch);
+      continue;
+    }
+    // The pass that applies the last accepted row commits; later ones stay in scratch, and the last
+    // row's is left to the next step.
+    float* const committed = view.state(head);
+    const float* from = committed;
+    DeltaUpdate update;
     for (int64_t t = 0; t < total; ++t) {
-      if (t == accepted && accepted > 0) store_state(view, head, scratch.state);
-      convolve(view, t, view.v_channel(head), view.dv, scratch.v);
       const float* k = scratch.k + t * view.pk;
-      if (t < accepted) {
-        recur(view, tape_gates(view, t, head), k, nullptr, scratch.v, scratch.state, nullptr);
-        continue;
+      const float* q = t < accepted ? nullptr : scratch.q + t * view.pk;
+      float* const to = t <= accepted ? committed : scratch.state;
+      sweep_state(view, from, to, update, k, q, scratch.predicted, scratch.o);
+      if (update.d != nullptr) from = to;
+      const Gates gates =
+          t < accepted ? tape_gates(view, t, head) : make_gates(view, t - accepted, head);
+      update = {.decay = std::exp(gates.g), .k = k, .d = scratch.v};
+      convolve(view, t, view.v_channel(head), view.dv, scratch.v);
+      make_change(view, update.decay, gates.beta, scratch.predicted, scratch.v);
+      if (t < accepted) continue;
+      // (decay·S + k ⊗ d)ᵀq
+      const V decay = hn::Set(D(), update.decay);
+      const V along = hn::Set(D(), inner_product(k, q, view.dk));
+      for (int64_t c = 0; c < view.dv; c += kLanes) {
+        const V kept = hn::Mul(decay, hn::LoadU(D(), scratch.o + c));
+        hn::StoreU(hn::MulAdd(along, hn::LoadU(D(), scratch.v + c), kept), D(), scratch.o + c);
       }
-      const Gates gates = make_gates(view, t - accepted, head);
-      recur(view, gates, k, scratch.q + t * view.pk, scratch.v, scratch.state, scratch.o);
       gated_norm(view, t - accepted, head, scratch.o);
     }
-    if (item.rows == 0 && accepted > 0) store_state(view, head, scratch.state);
     // The head's tape gates were all read above.
     for (int64_t row = 0; row < item.rows; ++row) {
       const Gates gates = make_gates(view, row, head);
@@ -72,20 +89,20 @@ void delta_decode(const DeltaItem& item, const DeltaScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(delta_decode)(item, scratch);
 }
 
-DeltaScratch DeltaScratch::lay_out(Arena& arena, const OpsLimits& limits, const DotScratch& dot) {
-  const int64_t pk = padded_inputs(limits.key_dim), pv = padded_inputs(limits.value_dim);
+DeltaScratch DeltaScratch::lay_out(Arena& arena, const OpsLimits& limits) {
+  const int64_t pk = padded_inputs(limits.key_dim), sv = delta_stride(limits.value_dim);
   static_assert(2 * kMaxDecodeRows <= kDeltaChunk, "tape and new rows share the chunk's rows");
   DeltaScratch s;
-  s.state = arena.take<float>(pk * pv);
+  s.state = arena.take<float>(pk * sv);
   s.k = arena.take<float>(kDeltaChunk * pk);
   s.q = arena.take<float>(kDeltaChunk * pk);
-  s.v = arena.take<float>(kDeltaChunk * pv);
-  s.o = arena.take<float>(kDeltaChunk * pv);
+  s.v = arena.take<float>(kDeltaChunk * sv);
+  s.o = arena.take<float>(kDeltaChunk * sv);
+  s.predicted = arena.take<float>(sv);
   s.products = arena.take<float>(2 * kDeltaChunk * kDeltaChunk);
-  s.weights = arena.take<float>(kDeltaChunk * kDeltaChunk);
+  s.weights = arena.take<float>(2 * kDeltaChunk * kDeltaChunk);
+  s.k_columns = arena.take<float>(kDeltaChunk * pk);
   s.scaled_k = arena.take<float>(kDeltaChunk * pk);
-  s.key_rows = arena.take<const float*>(2 * kDeltaChunk);
-  s.dot = dot;
   return s;
 }
 

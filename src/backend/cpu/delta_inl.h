@@ -23,6 +23,7 @@ struct DeltaView {
   const DeltaMixArgs& args;
   const DeltaItem& item;
   int64_t dk, dv, pk, pv, channels, repeat;
+  int64_t sv;          // floats between rows of pv columns in scratch
   BFloat16* window;    // [3, channels]
   BFloat16* tape;      // [kMaxDecodeRows, channels]
   float* gates;        // [kMaxDecodeRows, 2, Hv]
@@ -38,6 +39,7 @@ struct DeltaView {
         pv(padded_inputs(dv)),
         channels(args.conv.dim(0)),
         repeat(args.value_heads / args.key_heads),
+        sv(delta_stride(dv)),
         window(args.state.window[i.slot].data_as<BFloat16>()),
         tape(args.state.tape[i.slot].data_as<BFloat16>()),
         gates(args.state.gates[i.slot].data_as<float>()),
@@ -70,11 +72,10 @@ struct DeltaView {
   }
 };
 
-// c = silu(Σ_tap w·u) of row t for `count` channels, f32; zeros up to the padded count.
-HWY_INLINE void convolve(const DeltaView& view, int64_t t, int64_t channel, int64_t count,
-                         float* out) {
-  const BFloat16* u[4];
-  for (int64_t tap = 0; tap < 4; ++tap) u[tap] = view.column(t + tap) + channel;
+// c = silu(Σ_tap w·u) of rows t … t + rows − 1 for `count` channels, f32, `stride` floats apart;
+// zeros up to the padded count.
+HWY_INLINE void convolve_rows(const DeltaView& view, int64_t t, int64_t rows, int64_t channel,
+                              int64_t count, float* out, int64_t stride) {
   const float* taps = view.args.conv.data_as<float>() + channel * 4;
   HWY_ALIGN float last[4 * kLanes] = {};
   for (int64_t i = 0; i < count; i += kLanes) {
@@ -86,14 +87,29 @@ HWY_INLINE void convolve(const DeltaView& view, int64_t t, int64_t channel, int6
     }
     V w0, w1, w2, w3;
     hn::LoadInterleaved4(D(), from, w0, w1, w2, w3);
-    V c = hn::Mul(w0, load(u[0] + i, left));
-    c = hn::MulAdd(w1, load(u[1] + i, left), c);
-    c = hn::MulAdd(w2, load(u[2] + i, left), c);
-    c = hn::MulAdd(w3, load(u[3] + i, left), c);
-    hn::StoreU(silu(c), D(), out + i);
+    const auto input = [&](int64_t column) PEWTER_INLINE_LAMBDA {
+      return load(view.column(column) + channel + i, left);
+    };
+    V u0 = input(t), u1 = input(t + 1), u2 = input(t + 2);
+    for (int64_t r = 0; r < rows; ++r) {
+      const V u3 = input(t + r + 3);
+      V c = hn::Mul(w0, u0);
+      c = hn::MulAdd(w1, u1, c);
+      c = hn::MulAdd(w2, u2, c);
+      c = hn::MulAdd(w3, u3, c);
+      hn::StoreU(silu(c), D(), out + r * stride + i);
+      u0 = u1;
+      u1 = u2;
+      u2 = u3;
+    }
   }
   const int64_t written = (count + kLanes - 1) / kLanes * kLanes;
-  for (int64_t i = written; i < padded_inputs(count); ++i) out[i] = 0;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = written; i < padded_inputs(count); ++i) out[r * stride + i] = 0;
+}
+HWY_INLINE void convolve(const DeltaView& view, int64_t t, int64_t channel, int64_t count,
+                         float* out) {
+  convolve_rows(view, t, 1, channel, count, out, 0);
 }
 
 HWY_INLINE void to_unit_length(float* x, int64_t n, float scale) {
@@ -102,14 +118,15 @@ HWY_INLINE void to_unit_length(float* x, int64_t n, float scale) {
     hn::StoreU(hn::Mul(hn::LoadU(D(), x + i), factor), D(), x + i);
 }
 
-// Unit key and scaled unit query of row t of the item's key head.
-HWY_INLINE void make_key(const DeltaView& view, int64_t t, float* k) {
-  convolve(view, t, view.k_channel(), view.dk, k);
-  to_unit_length(k, view.dk, 1.0f);
+// Unit keys and scaled unit queries of the item's key head, rows from t on.
+HWY_INLINE void make_keys(const DeltaView& view, int64_t t, int64_t rows, float* k) {
+  convolve_rows(view, t, rows, view.k_channel(), view.dk, k, view.pk);
+  for (int64_t r = 0; r < rows; ++r) to_unit_length(k + r * view.pk, view.dk, 1.0f);
 }
-HWY_INLINE void make_query(const DeltaView& view, int64_t t, float* q) {
-  convolve(view, t, view.q_channel(), view.dk, q);
-  to_unit_length(q, view.dk, 1.0f / std::sqrt(static_cast<float>(view.dk)));
+HWY_INLINE void make_queries(const DeltaView& view, int64_t t, int64_t rows, float* q) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(view.dk));
+  convolve_rows(view, t, rows, view.q_channel(), view.dk, q, view.pk);
+  for (int64_t r = 0; r < rows; ++r) to_unit_length(q + r * view.pk, view.dk, scale);
 }
 
 struct Gates {
@@ -141,52 +158,110 @@ HWY_INLINE void load_state(const DeltaView& view, int64_t head, float* state) {
   for (int64_t i = 0; i < view.dk; ++i)
     for (int64_t c = 0; c < view.pv; c += kLanes)
       hn::StoreU(c < view.dv ? load(from + i * view.dv + c, view.dv - c) : hn::Zero(D()), D(),
-                 state + i * view.pv + c);
+                 state + i * view.sv + c);
 }
 HWY_INLINE void store_state(const DeltaView& view, int64_t head, const float* state) {
   float* to = view.state(head);
   for (int64_t i = 0; i < view.dk; ++i)
     for (int64_t c = 0; c < view.dv; c += kLanes)
-      store(hn::LoadU(D(), state + i * view.pv + c), to + i * view.dv + c, view.dv - c);
+      store(hn::LoadU(D(), state + i * view.sv + c), to + i * view.dv + c, view.dv - c);
 }
 
-// One row of the recurrence on a padded state; o may be null, and then q is not read.
-//   S ← e^g·S;  S ← S + k ⊗ β(v − Sᵀk);  o = Sᵀq
-// Columns of S are independent, so they go kColumns vectors at a time; sums run over dk in order.
-HWY_INLINE void recur(const DeltaView& view, const Gates& gates, const float* k, const float* q,
-                      const float* v, float* state, float* o) {
-  constexpr int kColumns = static_cast<int>(HWY_MIN(int64_t{2}, kInputUnit / kLanes));
-  const V decay = hn::Set(D(), std::exp(gates.g)), beta = hn::Set(D(), gates.beta);
-  for (int64_t c = 0; c < view.pv; c += kColumns * kLanes) {
-    float* s = state + c;
-    V change[kColumns], output[kColumns];
-    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-      change[j] = hn::Zero(D());
-      output[j] = hn::Zero(D());
-    });
+// What a row adds to the state: S ← decay·S + k ⊗ d with d = β(v − decay·Sᵀk).
+struct DeltaUpdate {
+  float decay = 1;
+  const float* k = nullptr;  // [dk]
+  const float* d = nullptr;  // [pv]
+};
+
+// Columns c … of one pass over a state (sweep_state).
+template <int kColumns>
+HWY_INLINE void sweep_columns(const DeltaView& view, const float* from, float* to,
+                              const DeltaUpdate& update, const float* k, const float* q, int64_t c,
+                              float* predicted, float* output) {
+  const int64_t stride = view.dv, left = stride - c;  // only a single column vector may be cut
+  const auto read = [&](const float* at) PEWTER_INLINE_LAMBDA {
+    return kColumns == 1 ? load(at, left) : hn::LoadU(D(), at);
+  };
+  V d[kColumns], pk[kColumns], pq[kColumns];
+  unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+    d[j] = update.d == nullptr ? hn::Zero(D()) : hn::LoadU(D(), update.d + c + j * kLanes);
+    pk[j] = pq[j] = hn::Zero(D());
+  });
+  const V decay = hn::Set(D(), update.decay);
+  const auto rows = [&](auto updates, auto reads_k, auto reads_q) PEWTER_INLINE_LAMBDA {
     for (int64_t i = 0; i < view.dk; ++i) {
-      const V ki = hn::Set(D(), k[i]);
       unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-        const V decayed = hn::Mul(decay, hn::LoadU(D(), s + i * view.pv + j * kLanes));
-        change[j] = hn::MulAdd(decayed, ki, change[j]);
+        const int64_t at = i * stride + c + j * kLanes;
+        V s = read(from + at);
+        if constexpr (updates) {
+          s = hn::MulAdd(hn::Set(D(), update.k[i]), d[j], hn::Mul(decay, s));
+          if constexpr (kColumns == 1)
+            store(s, to + at, left);
+          else
+            hn::StoreU(s, D(), to + at);
+        }
+        if constexpr (reads_k) pk[j] = hn::MulAdd(s, hn::Set(D(), k[i]), pk[j]);
+        if constexpr (reads_q) pq[j] = hn::MulAdd(s, hn::Set(D(), q[i]), pq[j]);
       });
     }
-    unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-      change[j] = hn::Mul(beta, hn::Sub(hn::LoadU(D(), v + c + j * kLanes), change[j]));
-    });
-    for (int64_t i = 0; i < view.dk; ++i) {
-      const V ki = hn::Set(D(), k[i]);
-      unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
-        float* at = s + i * view.pv + j * kLanes;
-        const V updated = hn::MulAdd(ki, change[j], hn::Mul(decay, hn::LoadU(D(), at)));
-        hn::StoreU(updated, D(), at);
-        if (o != nullptr) output[j] = hn::MulAdd(updated, hn::Set(D(), q[i]), output[j]);
-      });
-    }
-    if (o == nullptr) continue;
-    unroll<kColumns>([&](auto j)
-                         PEWTER_INLINE_LAMBDA { hn::StoreU(output[j], D(), o + c + j * kLanes); });
+  };
+  constexpr std::true_type kYes;
+  constexpr std::false_type kNo;
+  if (k == nullptr)
+    rows(kYes, kNo, kNo);
+  else if (update.d != nullptr && q != nullptr)
+    rows(kYes, kYes, kYes);
+  else if (update.d != nullptr)
+    rows(kYes, kYes, kNo);
+  else if (q != nullptr)
+    rows(kNo, kYes, kYes);
+  else
+    rows(kNo, kYes, kNo);
+  unroll<kColumns>([&](auto j) PEWTER_INLINE_LAMBDA {
+    if (k != nullptr) hn::StoreU(pk[j], D(), predicted + c + j * kLanes);
+    if (q != nullptr) hn::StoreU(pq[j], D(), output + c + j * kLanes);
+  });
+}
+
+// One pass over a state [dk, dv]: applies the update of the row before, if there is one, writing
+// the state to `to` (which may be `from`), and forms Sᵀk and Sᵀq of the row that comes, if given.
+// Columns are independent and sums run over dk in order, so how they are cut leaves no trace.
+HWY_INLINE void sweep_state(const DeltaView& view, const float* from, float* to,
+                            const DeltaUpdate& update, const float* k, const float* q,
+                            float* predicted, float* output) {
+  constexpr int kColumns = kLanes == 16 ? 8 : kLanes == 8 ? 2 : 4;
+  int64_t c = 0;
+  for (; c + kColumns * kLanes <= view.dv; c += kColumns * kLanes)
+    sweep_columns<kColumns>(view, from, to, update, k, q, c, predicted, output);
+  for (; c < view.dv; c += kLanes)
+    sweep_columns<1>(view, from, to, update, k, q, c, predicted, output);
+}
+
+// d = β(v − decay·predicted) in place of v.
+HWY_INLINE void make_change(const DeltaView& view, float decay, float beta, const float* predicted,
+                            float* v) {
+  for (int64_t c = 0; c < view.dv; c += kLanes) {
+    const V error =
+        hn::NegMulAdd(hn::Set(D(), decay), hn::LoadU(D(), predicted + c), hn::LoadU(D(), v + c));
+    hn::StoreU(hn::Mul(hn::Set(D(), beta), error), D(), v + c);
   }
+}
+
+// Applies the accepted rows of the tape, whose keys are in scratch.k, to a head's state.
+HWY_INLINE void apply_tape(const DeltaView& view, int64_t head, const DeltaScratch& s) {
+  float* state = view.state(head);
+  DeltaUpdate update;
+  for (int64_t t = 0; t < view.item.accepted; ++t) {
+    const float* k = s.k + t * view.pk;
+    sweep_state(view, state, state, update, k, nullptr, s.predicted, nullptr);
+    const Gates gates = tape_gates(view, t, head);
+    update = {.decay = std::exp(gates.g), .k = k, .d = s.v};
+    convolve(view, t, view.v_channel(head), view.dv, s.v);
+    make_change(view, update.decay, gates.beta, s.predicted, s.v);
+  }
+  if (view.item.accepted > 0)
+    sweep_state(view, state, state, update, nullptr, nullptr, nullptr, nullptr);
 }
 
 // out = o / √(mean(o²) + ε) · w ⊙ silu(z), rounded to the activation type.

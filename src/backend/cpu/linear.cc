@@ -1,5 +1,6 @@
 #include "backend/cpu/linear.h"
 
+#include "backend/cpu/panel.h"
 #include "backend/cpu/rows.h"
 
 namespace pewter {
@@ -15,32 +16,46 @@ int64_t outputs_per_item(int64_t outputs, int64_t workers) {
 void run_item(const LinearJob& job, int64_t begin, int64_t end, const LinearScratch& scratch) {
   const int64_t outputs = end - begin;
   float* results = scratch.results;
-  float* upper = results + DotScratch::kInputRows * kItemOutputs;
-  for (int64_t r = 0; r < job.m; r += DotScratch::kInputRows) {
-    const int64_t rows = std::min(job.m - r, DotScratch::kInputRows);
-    const auto multiply = [&](const WeightMatrix& w, float* out) {
-      dot_rows({.w = rows_of(w, job.index),
-                .begin = begin,
-                .end = end,
-                .x = job.x.order_for(w.format) + r,
-                .m = rows,
-                .out = out,
-                .out_stride = kItemOutputs,
-                .scratch = scratch.dot});
-    };
-    multiply(*job.w, results);
-    if (job.up != nullptr) multiply(*job.up, upper);
-    for (int64_t i = 0; i < rows; ++i) {
-      float* result = results + i * kItemOutputs;
-      if (job.up != nullptr) silu_multiply_row(result, upper + i * kItemOutputs, outputs);
-      narrow_row(result, job.out[r + i] + job.out_offset_bytes + begin * dtype_bytes(job.dtype),
-                 job.dtype, outputs);
-      if (job.residual != nullptr) add_row(job.residual[r + i] + begin, result, outputs);
-    }
+  float* upper = results + kItemRows * kItemOutputs;
+  for (int64_t r = 0; r < job.m; r += kItemRows) {
+    const int64_t rows = std::min(job.m - r, kItemRows);
+    multiply(*job.w, job.index, begin, end, job.x.from(r), rows, results, kItemOutputs);
+    if (job.up != nullptr)
+      multiply(*job.up, job.index, begin, end, job.x.from(r), rows, upper, kItemOutputs);
+    finish_rows({.results = results,
+                 .up = job.up == nullptr ? nullptr : upper,
+                 .stride = kItemOutputs,
+                 .rows = rows,
+                 .n = outputs,
+                 .out = job.out + r,
+                 .offset_bytes = job.out_offset_bytes + begin * dtype_bytes(job.dtype),
+                 .dtype = job.dtype,
+                 .residual = job.residual == nullptr ? nullptr : job.residual + r,
+                 .residual_offset = begin});
   }
 }
 
 }  // namespace
+
+void multiply(const WeightMatrix& w, int64_t index, int64_t begin, int64_t end, const InputRows& x,
+              int64_t m, float* out, int64_t out_stride) {
+  if (w.layout == kPanelLayout)
+    return panel_rows({.w = panels_from(w, index, begin),
+                       .count = panels_of(end - begin),
+                       .floats = x.floats,
+                       .halves = x.halves,
+                       .codes = x.codes,
+                       .m = m,
+                       .out = out,
+                       .out_stride = out_stride});
+  dot_rows({.w = rows_of(w, index),
+            .begin = begin,
+            .end = end,
+            .x = x.floats,
+            .m = m,
+            .out = out,
+            .out_stride = out_stride});
+}
 
 void run_linear_jobs(Workers& workers, std::span<LinearJob> jobs, const LinearScratch* scratch) {
   int64_t outputs = 0, items = 0;

@@ -4,24 +4,10 @@
 
 #include <span>
 
-#include "backend/cpu/dot.h"
+#include "backend/cpu/inputs.h"
 #include "backend/cpu/workers.h"
 
 namespace pewter {
-
-// Pointers to m padded input vectors, in natural order and, when a format of the stage wants it,
-// split (dot.h).
-struct InputRows {
-  const float* const* natural = nullptr;
-  const float* const* split = nullptr;
-
-  const float* const* order_for(WeightFormat format) const {
-    return wants_split_inputs(format) ? split : natural;
-  }
-  InputRows from(int64_t row) const {
-    return {natural + row, split == nullptr ? nullptr : split + row};
-  }
-};
 
 // out = x·Wᵀ, or silu(x·Wᵀ) ⊙ (x·Upᵀ) when `up` is given.
 struct LinearJob {
@@ -37,13 +23,17 @@ struct LinearJob {
   int64_t first_item = 0;            // set by run_linear_jobs
 };
 
-// Outputs one item computes at most, for at most DotScratch::kInputRows inputs at a time.
-inline constexpr int64_t kItemOutputs = 64;
+// Outputs one item computes at most, for at most kItemRows inputs at a time.
+inline constexpr int64_t kItemOutputs = 64, kItemRows = 128;
 
 struct LinearScratch {
-  DotScratch dot;
-  float* results = nullptr;  // [2, kInputRows, kItemOutputs]
+  float* results = nullptr;  // [2, kItemRows, kItemOutputs]
 };
+
+// Outputs [begin, end) of matrix `index` for m rows, in panels or canonical:
+// out[r · out_stride + i − begin], with room for whole panels.
+void multiply(const WeightMatrix& w, int64_t index, int64_t begin, int64_t end, const InputRows& x,
+              int64_t m, float* out, int64_t out_stride);
 
 // Runs every job over its outputs. `scratch` has one entry per worker.
 void run_linear_jobs(Workers& workers, std::span<LinearJob> jobs, const LinearScratch* scratch);

@@ -7,8 +7,15 @@
 #include <algorithm>
 
 #include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/panel.h"
 
 namespace pewter {
+namespace {
+
+// Rows up to which memory limits the experts.
+constexpr int64_t kStreamedRows = 4;
+
+}  // namespace
 
 void CpuOps::route(const RouteArgs& args) {
   const int64_t m = args.x.dim(0);
@@ -21,14 +28,14 @@ void CpuOps::route_rows(const RouteArgs& args, int64_t first, int64_t m) {
   const int64_t stride = experts + 1;  // the router's logits, then the shared expert's gate
   CHECK(experts <= limits_.experts && args.shared_gate.n == 1, experts, " experts, reserved for ",
         limits_.experts);
-  const InputRows x = make_inputs(
-      m, hidden,
-      wants_split_inputs(args.router.format) || wants_split_inputs(args.shared_gate.format),
-      [&](int64_t r, float* row) {
-        norm_row(args.x[first + r].data_as<float>(), args.norm.data_as<float>(), args.epsilon,
-                 hidden, row);
-        narrow_row(row, args.normed[first + r].data(), args.normed.dtype(), hidden);
-      });
+  // Floats, whatever this machine multiplies: rounded inputs would choose other experts.
+  InputForms floats;
+  floats.floats = true;
+  const InputRows x = make_inputs(m, hidden, floats, [&](int64_t r, float* row) {
+    norm_row(args.x[first + r].data_as<float>(), args.norm.data_as<float>(), args.epsilon, hidden,
+             row);
+    narrow_row(row, args.normed[first + r].data(), args.normed.dtype(), hidden);
+  });
   const TensorView all(scratch_.router_logits, DType::kF32, {m, stride});
   std::array<LinearJob, 2> jobs;
   jobs[0] = {.w = &args.router, .x = x, .m = m, .out = out_rows(all, 0, m)};
@@ -94,19 +101,16 @@ void CpuOps::experts_up(const ExpertsUpArgs& args) {
 
 void CpuOps::experts_up_rows(const ExpertsUpArgs& args, int64_t first, int64_t m) {
   const int64_t hidden = args.normed.dim(1), top_k = args.expert.dim(1), experts = args.gate.count;
-  const bool split = wants_split_inputs(args.gate.format) || wants_split_inputs(args.up.format) ||
-                     wants_split_inputs(args.shared_gate.format) ||
-                     wants_split_inputs(args.shared_up.format);
+  const InputForms forms{&args.gate, &args.up, &args.shared_gate, &args.shared_up};
   // The shared expert's rows stand first among the pointers, the pairs in expert order behind them.
-  const InputRows x = make_inputs(m, hidden, split, [&](int64_t r, float* row) {
+  const InputRows x = make_inputs(m, hidden, forms, [&](int64_t r, float* row) {
     widen_row(args.normed[first + r], row, hidden, hidden);
   });
   group_by_expert(args.expert, first, m, experts);
   for (int64_t r = 0; r < m; ++r) scratch_.out_rows[r] = args.shared_hidden[first + r].data();
   for (int64_t at = 0; at < m * top_k; ++at) {
     const int64_t pair = scratch_.pairs[at], row = pair / top_k;
-    scratch_.natural_rows[m + at] = scratch_.natural_rows[row];
-    if (split) scratch_.split_rows[m + at] = scratch_.split_rows[row];
+    x.repeat(row, m + at);
     scratch_.out_rows[m + at] = args.hidden[first + row][pair % top_k].data();
   }
   size_t count = 0;
@@ -144,57 +148,66 @@ void CpuOps::experts_down_rows(const ExpertsDownAddArgs& args, int64_t first, in
   group_by_expert(args.expert, first, m, experts);
 
   // Input rows: the pairs in expert order, then the shared expert's.
-  const int64_t pairs = m * top_k, stride = padded_inputs(width),
-                shared_stride = padded_inputs(shared_width);
-  const bool split = wants_split_inputs(args.down.format),
-             shared_split = wants_split_inputs(args.shared_down.format);
-  CHECK(pairs * stride + m * shared_stride <= scratch_.input_floats, m,
+  const int64_t pairs = m * top_k, stride = input_stride(width),
+                shared_stride = input_stride(shared_width);
+  const InputForms forms{&args.down}, shared_forms{&args.shared_down};
+  CHECK(pairs * stride + m * shared_stride <= scratch_.inputs.inputs, m,
         " rows exceed the reserved scratch");
-  workers_.run_if(pairs + m, kRowsWorthThreads * top_k, [&](int64_t at, int64_t) {
+  workers_.run_if(pairs + m, kRowsWorthThreads * top_k, [&](int64_t at, int64_t worker) {
     const bool shared = at >= pairs;
     const int64_t pair = shared ? 0 : scratch_.pairs[at];
     const TensorView from = shared ? args.shared_hidden[first + at - pairs]
                                    : args.hidden[first + pair / top_k][pair % top_k];
-    const int64_t padded = shared ? shared_stride : stride;
+    const int64_t k = shared ? shared_width : width;
     const int64_t offset = shared ? pairs * stride + (at - pairs) * shared_stride : at * stride;
-    widen_row(from, scratch_.natural + offset, shared ? shared_width : width, padded);
-    scratch_.natural_rows[at] = scratch_.natural + offset;
-    if (!(shared ? shared_split : split)) return;
-    split_row(scratch_.natural + offset, padded, scratch_.split + offset);
-    scratch_.split_rows[at] = scratch_.split + offset;
+    store_input(scratch_.inputs, at, offset, k, shared ? shared_forms : forms,
+                scratch_.workers[static_cast<size_t>(worker)].row,
+                [&](float* row) { widen_row(from, row, k, k); });
   });
-  const InputRows x{.natural = scratch_.natural_rows, .split = scratch_.split_rows};
+  const InputRows x = scratch_.inputs.rows.only(forms),
+                  shared_x = scratch_.inputs.rows.only(shared_forms).from(pairs);
 
   const int64_t items = (hidden + kDownColumns - 1) / kDownColumns;
   workers_.run(items, [&](int64_t item, int64_t worker) {
     const int64_t begin = item * kDownColumns, end = std::min(begin + kDownColumns, hidden);
     float* results = scratch_.workers[static_cast<size_t>(worker)].down;
-    const auto multiply = [&](const WeightMatrix& w, int64_t index, int64_t at, int64_t rows) {
-      dot_rows({.w = rows_of(w, index),
-                .begin = begin,
-                .end = end,
-                .x = x.order_for(w.format) + at,
-                .m = rows,
-                .out = results + at * kDownColumns,
-                .out_stride = kDownColumns,
-                .scratch = scratch_.linear[static_cast<size_t>(worker)].dot});
+    const auto project = [&](const WeightMatrix& w, int64_t index, const InputRows& from,
+                             int64_t at, int64_t rows) {
+      multiply(w, index, begin, end, from, rows, results + at * kDownColumns, kDownColumns);
     };
+    int64_t next = 0;  // the first expert with rows that has not been asked for
+    const auto prefetch_next = [&] {
+      while (next < experts && scratch_.expert_begin[next] == scratch_.expert_begin[next + 1])
+        ++next;
+      if (next < experts && args.down.layout == kPanelLayout)
+        prefetch_panels(args.down, next, begin, end);
+      ++next;
+    };
+    // Few rows: an expert's share is a few kilobytes, so the next one's comes in meanwhile.
+    const bool streams = m <= kStreamedRows;
+    if (streams) prefetch_next();
     for (int64_t e = 0; e < experts; ++e) {
       const int64_t at = scratch_.expert_begin[e], rows = scratch_.expert_begin[e + 1] - at;
-      if (rows > 0) multiply(args.down, e, at, rows);
+      if (rows == 0) continue;
+      if (streams) prefetch_next();
+      project(args.down, e, x.from(at), at, rows);
     }
-    multiply(args.shared_down, 0, pairs, m);
+    project(args.shared_down, 0, shared_x, pairs, m);
+    // Addresses by hand: there are as many rows here as the experts have work.
     for (int64_t r = 0; r < m; ++r) {
-      float* sum = args.partial[first + r].data_as<float>() + begin;
-      const auto* weight = args.weight[first + r].data_as<float>();
-      std::fill(sum, sum + (end - begin), 0.0f);
-      for (int64_t slot = 0; slot < top_k; ++slot)
-        add_scaled_row(sum, results + scratch_.place[r * top_k + slot] * kDownColumns, weight[slot],
-                       end - begin);
-      add_scaled_row(sum, results + (pairs + r) * kDownColumns,
-                     args.shared_weight.data_as<float>()[first + r], end - begin);
+      const int64_t row = first + r;
+      float* sum = args.partial.data_as<float>() + row * args.partial.stride(0) + begin;
+      weighted_sum_row({.rows = results,
+                        .stride = kDownColumns,
+                        .place = scratch_.place + r * top_k,
+                        .weight = args.weight.data_as<float>() + row * args.weight.stride(0),
+                        .slots = top_k,
+                        .last = results + (pairs + r) * kDownColumns,
+                        .last_weight = args.shared_weight.data_as<float>()[row]},
+                       end - begin, sum);
       if (args.residual.defined())
-        add_row(args.residual[first + r].data_as<float>() + begin, sum, end - begin);
+        add_row(args.residual.data_as<float>() + row * args.residual.stride(0) + begin, sum,
+                end - begin);
     }
   });
 }

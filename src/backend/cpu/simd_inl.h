@@ -105,6 +105,13 @@ HWY_INLINE float sum_of_squares(const T* x, int64_t n) {
   return sum(total);
 }
 
+HWY_INLINE float inner_product(const float* x, const float* y, int64_t n) {
+  V total = hn::Zero(D());
+  for (int64_t i = 0; i < n; i += kLanes)
+    total = hn::MulAdd(load(x + i, n - i), load(y + i, n - i), total);
+  return sum(total);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace pewter
 HWY_AFTER_NAMESPACE();

@@ -21,10 +21,18 @@ const std::array kFormats = {Format{"bf16", "demo-bf16"}, Format{"int4", "demo-i
                              Format{"fp8", "demo-fp8"}, Format{"hybrid", "demo-hybrid"}};
 const std::array kGoldenFormats = {"bf16", "int4", "fp8", "hybrid", "nvfp4"};
 
-// The fast path rounds activations to bf16 (docs/numerics.md); these are the project's bounds for
-// that.
-constexpr double kMeanNll = 3e-4, kPerTokenNll = 1e-3, kLongLogits = 1e-2, kNearTie = 0.1;
-constexpr int kEqualAnswers = 54;
+// How far the fast path may be: it rounds activations to bf16, and to int8 before int4 weights
+// (docs/numerics.md). Per token, codes move a loss by about a thousandth; few of a long greedy
+// answer's tokens are decided by less than that moves the logits, but some are.
+struct Bounds {
+  double mean_nll, token_nll, long_logits, near_tie;
+  int equal_answers;
+};
+constexpr Bounds kPlain{3e-4, 1e-3, 1e-2, 0.1, 54};
+constexpr Bounds kCodes{3e-4, 3e-3, 5e-2, 0.3, 48};
+const Bounds& bounds_of(const Format& format) {
+  return format.name == "int4" || format.name == "hybrid" ? kCodes : kPlain;
+}
 
 class Demo : public testing::TestWithParam<Format> {
  protected:
@@ -92,8 +100,8 @@ TEST_P(Demo, LossesMatchTheirFormat) {
   const double own = mean_difference(ours, golden);
   std::printf("%s: mean NLL %.5f (reference %.5f), mean |difference| per token %.2e\n",
               GetParam().name.c_str(), mean(ours), golden_mean, own);
-  EXPECT_LE(std::abs(mean(ours) - golden_mean), kMeanNll);
-  EXPECT_LE(own, kPerTokenNll);
+  EXPECT_LE(std::abs(mean(ours) - golden_mean), bounds_of(GetParam()).mean_nll);
+  EXPECT_LE(own, bounds_of(GetParam()).token_nll);
   for (const std::string other : kGoldenFormats) {
     if (other == GetParam().name) continue;
     EXPECT_LT(own, mean_difference(ours, golden_.floats(other + ".nll"))) << other;
@@ -114,7 +122,7 @@ TEST_P(Demo, LongTextLogitsMatch) {
       worst_row(loaded->runner->logits().slice(0, first, first + golden.rows()), golden);
   std::printf("%s: worst relative distance of the last %ld logits rows %.2e\n",
               GetParam().name.c_str(), static_cast<long>(golden.rows()), worst);
-  EXPECT_LE(worst, kLongLogits);
+  EXPECT_LE(worst, bounds_of(GetParam()).long_logits);
 }
 
 std::vector<int32_t> ids_of(const Json& array) {
@@ -177,11 +185,11 @@ TEST_P(Demo, GreedyAnswersMatchButForNearTies) {
     std::vector<int32_t> tokens = ids;
     tokens.insert(tokens.end(), ours.begin(), mine);
     const double gap = reference_gap(*reference->runner, tokens, *theirs, *mine);
-    EXPECT_LE(gap, kNearTie) << prompt.find("family")->as_string() << ", token "
-                             << (mine - ours.begin());
+    EXPECT_LE(gap, bounds_of(GetParam()).near_tie)
+        << prompt.find("family")->as_string() << ", token " << (mine - ours.begin());
   }
   std::printf("%s: %d of 60 greedy answers equal\n", GetParam().name.c_str(), equal);
-  EXPECT_GE(equal, kEqualAnswers);
+  EXPECT_GE(equal, bounds_of(GetParam()).equal_answers);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Demo, testing::ValuesIn(kFormats),

@@ -1,0 +1,156 @@
+// int4 panels times many rows of codes by Intel's matrix unit (AMX).
+//
+// Split of work: 16 rows × 2 panels × 128 inputs a step. A step of a panel, 64 bytes of 16 outputs
+// × 4 inputs, is just a row of the unit's second operand, so unpacked nibbles are tiles as they
+// are: unpacked once a group for all rows. Rows that lie evenly are tiles where they are, others,
+// and the last ones, are copied. Bytes: the panels once, rows and sums from cache once a group.
+// Precision: exact integers, then the f32 steps of panel_avx512.cc in the same order: the same
+// bits, so that the number of rows may choose between them. Limits: what surrounds the products,
+// which take a fifth of the time they take by VNNI.
+
+#include "backend/cpu/panel_rows.h"
+
+#if defined(__x86_64__)
+
+#include <hwy/base.h>
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "backend/cpu/panel.h"
+
+// g++ 12's own headers build "undefined" vectors in a way that this warning sees.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,amx-tile,amx-int8")
+namespace pewter {
+namespace {
+
+constexpr int64_t kGroup = 128, kGroupBytes = 1024, kTile = 16, kLine = 64;
+constexpr int kPair = 2;  // panels
+
+// The unit's shape: eight tiles of 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+struct alignas(64) Room {
+  uint8_t weights[kPair][2][kTile * kLine];  // two halves of a group
+  int8_t inputs[2][kTile * kLine];
+  int32_t sums[kPair][kTile * kTile];
+};
+
+inline __m512 load_scales(const std::byte* at, DType dtype) {
+  if (dtype == DType::kF16)
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+  if (dtype == DType::kBF16)
+    return _mm512_castsi512_ps(_mm512_slli_epi32(
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))), 16));
+  return _mm512_loadu_ps(at);
+}
+
+// Quads of inputs in turn: 2j from the low nibbles of load j, 2j + 1 from the high ones.
+void unpack_group(const std::byte* from, uint8_t (&to)[2][kTile * kLine]) {
+  const __m512i low = _mm512_set1_epi8(0x0F);
+  for (int64_t j = 0; j < kGroupBytes / kLine; ++j) {
+    const __m512i both = _mm512_loadu_si512(from + j * kLine);
+    uint8_t* at = to[j / 8] + j % 8 * 2 * kLine;
+    _mm512_store_si512(at, _mm512_and_si512(both, low));
+    _mm512_store_si512(at + kLine, _mm512_and_si512(_mm512_srli_epi16(both, 4), low));
+  }
+}
+
+// Where the codes of up to 16 rows lie: at a stride, or in need of a copy.
+struct RowTile {
+  const int8_t* const* x;
+  int64_t rows, stride;
+
+  RowTile(const int8_t* const* first, int64_t count)
+      : x(first), rows(count), stride(count > 1 ? first[1] - first[0] : 0) {
+    for (int64_t r = 1; r < count; ++r)
+      if (x[r] - x[r - 1] != stride) stride = 0;
+    if (count < kTile || stride < kLine) stride = 0;
+  }
+};
+
+// out += a group's sums, scaled, for one tile of rows and one panel.
+template <bool kZeros>
+void add_sums(const Panels& w, int64_t panel, int64_t g, const RowTile& tile, const int32_t* sums,
+              float* out, int64_t out_stride) {
+  const __m512 scale = load_scales(
+      w.scales + panel * w.scale_stride + g * kTile * dtype_bytes(w.scale_dtype), w.scale_dtype);
+  __m512i zero = _mm512_setzero_si512();
+  if constexpr (kZeros)
+    zero = _mm512_cvtepu8_epi32(_mm_loadu_si128(
+        reinterpret_cast<const __m128i*>(w.zeros + panel * w.zero_stride + g * kTile)));
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    __m512i offset = _mm512_set1_epi32(code_offsets(tile.x[r], w.k)[g]);
+    if constexpr (kZeros) offset = _mm512_srai_epi32(_mm512_mullo_epi32(offset, zero), 3);
+    const __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + r * kTile), offset);
+    const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(code_scales(tile.x[r], w.k)[g]));
+    float* to = out + r * out_stride;
+    // The first group starts from zero, as the other kernels' sums do.
+    const __m512 before = g == 0 ? _mm512_setzero_ps() : _mm512_loadu_ps(to);
+    _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), both, before));
+  }
+}
+
+// Panels panel and panel + 1, or the last one twice, of one group times all rows.
+template <bool kZeros>
+void multiply_group(const PanelArgs& args, int64_t panel, int64_t g, Room& room) {
+  const Panels& w = args.w;
+  const int64_t panels = args.count - panel < kPair ? 1 : kPair;
+  for (int64_t p = 0; p < panels; ++p)
+    unpack_group(w.values + (panel + p) * w.value_stride + g * kGroupBytes, room.weights[p]);
+  _tile_loadd(4, room.weights[0][0], kLine);
+  _tile_loadd(5, room.weights[0][1], kLine);
+  _tile_loadd(6, room.weights[panels - 1][0], kLine);
+  _tile_loadd(7, room.weights[panels - 1][1], kLine);
+  for (int64_t r = 0; r < args.m; r += kTile) {
+    const RowTile tile(args.codes + r, args.m - r < kTile ? args.m - r : kTile);
+    const int8_t* inputs = tile.x[0] + g * kGroup;
+    if (tile.stride == 0) {  // rows beyond the last keep what they had: their sums are not read
+      for (int64_t i = 0; i < tile.rows; ++i)
+        for (int64_t half = 0; half < 2; ++half)
+          std::memcpy(room.inputs[half] + i * kLine, tile.x[i] + g * kGroup + half * kLine, kLine);
+      _tile_loadd(2, room.inputs[0], kLine);
+      _tile_loadd(3, room.inputs[1], kLine);
+    } else {
+      _tile_loadd(2, inputs, tile.stride);
+      _tile_loadd(3, inputs + kLine, tile.stride);
+    }
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_dpbsud(0, 2, 4);
+    _tile_dpbsud(1, 2, 6);
+    _tile_dpbsud(0, 3, 5);
+    _tile_dpbsud(1, 3, 7);
+    _tile_stored(0, room.sums[0], kTile * 4);
+    _tile_stored(1, room.sums[1], kTile * 4);
+    for (int64_t p = 0; p < panels; ++p)
+      add_sums<kZeros>(w, panel + p, g, tile, room.sums[p],
+                       args.out + r * args.out_stride + (panel + p) * kTile, args.out_stride);
+  }
+}
+
+}  // namespace
+
+void panel_rows_int4_amx(const PanelArgs& args) {
+  const TileConfig config;
+  _tile_loadconfig(&config);
+  Room room = {};
+  for (int64_t panel = 0; panel < args.count; panel += kPair)
+    for (int64_t g = 0; g < args.w.k / kGroup; ++g)
+      if (args.w.zeros == nullptr)
+        multiply_group<false>(args, panel, g, room);
+      else
+        multiply_group<true>(args, panel, g, room);
+  _tile_release();
+}
+
+}  // namespace pewter
+HWY_POP_ATTRIBUTES
+
+#endif
