@@ -4,7 +4,13 @@
     python3 -m venv build/peer && build/peer/bin/pip install llama-cpp-python numpy
     build/peer/bin/python bench/peer.py [--threads N] [--rounds N] [--formats int4,bf16] [--depth N]
 
-The first pip command compiles llama.cpp, which takes a while. The peer's model is written by
+The second command compiles llama.cpp, which takes a while. Where the CPU names AMX and the hypervisor does
+not allow it, the peer dies of an illegal instruction; compile it without, for pip's sake in one line:
+
+    CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON
+                -DGGML_AVX512=ON -DGGML_AVX512_VBMI=ON -DGGML_AVX512_VNNI=ON -DGGML_AVX512_BF16=ON"
+
+The peer's model is written by
 gen_qwen35moe_gguf.py of the reference material (PEWTER_SHARED). Both sides get random prompts, one
 warm-up, and make logits and choose a token at every step; the head is INT4 on our side too when the
 peer's is Q4_0. The best of all repeats of all rounds counts. Results are appended to
@@ -81,7 +87,8 @@ def run_peer(settings):
     done = subprocess.run([sys.executable, os.path.abspath(__file__), "--peer", json.dumps(settings)],
                           stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        fail(f"the peer ended with {done.returncode}")
+        fail(f"the peer ended with {done.returncode}" +
+             (", an illegal instruction; see the head of this file" if done.returncode == -4 else ""))
     return max(json.loads(done.stdout.strip().split("\n")[-1]))
 
 
