@@ -39,7 +39,7 @@ struct alignas(64) TileConfig {
 struct alignas(64) Room {
   uint8_t weights[kPair][2][kTile * kLine];  // two halves of a group
   int8_t inputs[2][kTile * kLine];
-  int32_t sums[kPair][kTile * kTile];
+  int32_t sums[2][kPair][kTile * kTile];  // of this step and the last
 };
 
 inline __m512 load_scales(const std::byte* at, DType dtype) {
@@ -64,9 +64,10 @@ void unpack_group(const std::byte* from, uint8_t (&to)[2][kTile * kLine]) {
 
 // Where the codes of up to 16 rows lie: at a stride, or in need of a copy.
 struct RowTile {
-  const int8_t* const* x;
-  int64_t rows, stride;
+  const int8_t* const* x = nullptr;
+  int64_t rows = 0, stride = 0;
 
+  RowTile() = default;
   RowTile(const int8_t* const* first, int64_t count)
       : x(first), rows(count), stride(count > 1 ? first[1] - first[0] : 0) {
     for (int64_t r = 1; r < count; ++r)
@@ -97,9 +98,35 @@ void add_sums(const Panels& w, int64_t panel, int64_t g, const RowTile& tile, co
   }
 }
 
-// Panels panel and panel + 1, or the last one twice, of one group times all rows.
+// The products of one tile of rows with the weights in tiles 4 to 7, into room.sums[buffer].
+void multiply_tile(const RowTile& tile, int64_t g, int64_t buffer, Room& room) {
+  if (tile.stride == 0) {  // rows beyond the last keep what they had: their sums are not read
+    for (int64_t i = 0; i < tile.rows; ++i)
+      for (int64_t half = 0; half < 2; ++half)
+        std::memcpy(room.inputs[half] + i * kLine, tile.x[i] + g * kGroup + half * kLine, kLine);
+    _tile_loadd(2, room.inputs[0], kLine);
+    _tile_loadd(3, room.inputs[1], kLine);
+  } else {
+    const int8_t* inputs = tile.x[0] + g * kGroup;
+    _tile_loadd(2, inputs, tile.stride);
+    _tile_loadd(3, inputs + kLine, tile.stride);
+  }
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_dpbsud(0, 2, 4);
+  _tile_dpbsud(1, 2, 6);
+  _tile_dpbsud(0, 3, 5);
+  _tile_dpbsud(1, 3, 7);
+  _tile_stored(0, room.sums[buffer][0], kTile * 4);
+  _tile_stored(1, room.sums[buffer][1], kTile * 4);
+}
+
+// Panels panel and panel + 1, or the last one twice, of one group times some tiles of rows. The
+// vector units scale a tile's sums while the matrix unit, whose results take a hundred cycles,
+// makes the next one's.
 template <bool kZeros>
-void multiply_group(const PanelArgs& args, int64_t panel, int64_t g, Room& room) {
+void multiply_group(const PanelArgs& args, int64_t panel, int64_t g, const RowTile* tiles,
+                    int64_t tile_count, float* out, Room& room) {
   const Panels& w = args.w;
   const int64_t panels = args.count - panel < kPair ? 1 : kPair;
   for (int64_t p = 0; p < panels; ++p)
@@ -108,45 +135,38 @@ void multiply_group(const PanelArgs& args, int64_t panel, int64_t g, Room& room)
   _tile_loadd(5, room.weights[0][1], kLine);
   _tile_loadd(6, room.weights[panels - 1][0], kLine);
   _tile_loadd(7, room.weights[panels - 1][1], kLine);
-  for (int64_t r = 0; r < args.m; r += kTile) {
-    const RowTile tile(args.codes + r, args.m - r < kTile ? args.m - r : kTile);
-    const int8_t* inputs = tile.x[0] + g * kGroup;
-    if (tile.stride == 0) {  // rows beyond the last keep what they had: their sums are not read
-      for (int64_t i = 0; i < tile.rows; ++i)
-        for (int64_t half = 0; half < 2; ++half)
-          std::memcpy(room.inputs[half] + i * kLine, tile.x[i] + g * kGroup + half * kLine, kLine);
-      _tile_loadd(2, room.inputs[0], kLine);
-      _tile_loadd(3, room.inputs[1], kLine);
-    } else {
-      _tile_loadd(2, inputs, tile.stride);
-      _tile_loadd(3, inputs + kLine, tile.stride);
-    }
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_dpbsud(0, 2, 4);
-    _tile_dpbsud(1, 2, 6);
-    _tile_dpbsud(0, 3, 5);
-    _tile_dpbsud(1, 3, 7);
-    _tile_stored(0, room.sums[0], kTile * 4);
-    _tile_stored(1, room.sums[1], kTile * 4);
+  for (int64_t t = 0; t <= tile_count; ++t) {
+    if (t < tile_count) multiply_tile(tiles[t], g, t % 2, room);
+    if (t == 0) continue;
     for (int64_t p = 0; p < panels; ++p)
-      add_sums<kZeros>(w, panel + p, g, tile, room.sums[p],
-                       args.out + r * args.out_stride + (panel + p) * kTile, args.out_stride);
+      add_sums<kZeros>(w, panel + p, g, tiles[t - 1], room.sums[(t - 1) % 2][p],
+                       out + (t - 1) * kTile * args.out_stride + (panel + p) * kTile,
+                       args.out_stride);
   }
 }
 
 }  // namespace
 
 void panel_rows_int4_amx(const PanelArgs& args) {
+  constexpr int64_t kTiles = 8;  // a block of rows, whose sums and codes stay in L2
   const TileConfig config;
   _tile_loadconfig(&config);
   Room room = {};
-  for (int64_t panel = 0; panel < args.count; panel += kPair)
-    for (int64_t g = 0; g < args.w.k / kGroup; ++g)
-      if (args.w.zeros == nullptr)
-        multiply_group<false>(args, panel, g, room);
-      else
-        multiply_group<true>(args, panel, g, room);
+  for (int64_t r = 0; r < args.m; r += kTiles * kTile) {
+    RowTile tiles[kTiles];
+    int64_t count = 0;
+    for (; count < kTiles && r + count * kTile < args.m; ++count) {
+      const int64_t first = r + count * kTile, left = args.m - first;
+      tiles[count] = RowTile(args.codes + first, left < kTile ? left : kTile);
+    }
+    float* out = args.out + r * args.out_stride;
+    for (int64_t panel = 0; panel < args.count; panel += kPair)
+      for (int64_t g = 0; g < args.w.k / kGroup; ++g)
+        if (args.w.zeros == nullptr)
+          multiply_group<false>(args, panel, g, tiles, count, out, room);
+        else
+          multiply_group<true>(args, panel, g, tiles, count, out, room);
+  }
   _tile_release();
 }
 
