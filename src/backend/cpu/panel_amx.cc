@@ -20,7 +20,9 @@
 #include "backend/cpu/panel.h"
 
 // g++ 12's own headers build "undefined" vectors in a way that this warning sees.
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,amx-tile,amx-int8")
 namespace pewter {

@@ -7,7 +7,9 @@
 // int4 kernel unpacks a load of 64 bytes into two products with three operations, shared by the
 // tile's rows; a group of 128 inputs is summed in exact integers, then scaled into an f32 sum.
 // Precision: bf16 products are exact, their pairs are added with one rounding, to nearest.
-// Limits: memory for one row, dot products from about 8 rows on.
+// Limits: memory for one row, dot products from about 8 rows on. Measured, 512 rows × 1,024 inputs
+// on two cores of an Emerald Rapids: int4 982 of 1,231 GOP/s (80 %), bf16 150 of 170 GFLOP/s (88
+// %).
 
 #include "backend/cpu/panel_rows.h"
 
@@ -21,7 +23,9 @@
 #include "backend/cpu/panel_tiles.h"
 
 // g++ 12's own headers build "undefined" vectors in a way that this warning sees.
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 // Everything up to the end of the region may use these instructions, lambdas included. A machine
 // without BF16 runs the int4 kernel alone; nothing in it uses more than VNNI.
