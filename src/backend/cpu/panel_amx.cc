@@ -5,8 +5,8 @@
 // are: unpacked once a group for all rows. Rows that lie evenly are tiles where they are, others,
 // and the last ones, are copied. Bytes: the panels once, rows and sums from cache once a group.
 // Precision: exact integers, then the f32 steps of panel_avx512.cc in the same order: the same
-// bits, so that the number of rows may choose between them. Limits: what surrounds the products,
-// which take a fifth of the time they take by VNNI.
+// bits, so that the number of rows may choose between them. Limits: scaling the sums, four vector
+// instructions for each 16, beside products that take a fraction of that.
 
 #include "backend/cpu/panel_rows.h"
 
@@ -39,7 +39,7 @@ struct alignas(64) TileConfig {
 };
 
 struct alignas(64) Room {
-  uint8_t weights[kPair][2][kTile * kLine];  // two halves of a group
+  int8_t weights[kPair][2][kTile * kLine];  // two halves of a group, code − zero
   int8_t inputs[2][kTile * kLine];
   int32_t sums[2][kPair][kTile * kTile];  // of this step and the last
 };
@@ -53,14 +53,22 @@ inline __m512 load_scales(const std::byte* at, DType dtype) {
   return _mm512_loadu_ps(at);
 }
 
-// Quads of inputs in turn: 2j from the low nibbles of load j, 2j + 1 from the high ones.
-void unpack_group(const std::byte* from, uint8_t (&to)[2][kTile * kLine]) {
+// Code − zero of a group: quads of inputs in turn, 2j from the low nibbles of load j, 2j + 1 from
+// the high ones. With the zero point taken off here, once for all rows, sums need no correction.
+void unpack_group(const Panels& w, int64_t panel, int64_t g, int8_t (&to)[2][kTile * kLine]) {
+  const std::byte* from = w.values + panel * w.value_stride + g * kGroupBytes;
+  __m512i zero = _mm512_set1_epi8(8);
+  if (w.zeros != nullptr)  // of each output, in the four bytes of its lane
+    zero = _mm512_mullo_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(
+                                  w.zeros + panel * w.zero_stride + g * kTile))),
+                              _mm512_set1_epi32(0x01010101));
   const __m512i low = _mm512_set1_epi8(0x0F);
   for (int64_t j = 0; j < kGroupBytes / kLine; ++j) {
     const __m512i both = _mm512_loadu_si512(from + j * kLine);
-    uint8_t* at = to[j / 8] + j % 8 * 2 * kLine;
-    _mm512_store_si512(at, _mm512_and_si512(both, low));
-    _mm512_store_si512(at + kLine, _mm512_and_si512(_mm512_srli_epi16(both, 4), low));
+    int8_t* at = to[j / 8] + j % 8 * 2 * kLine;
+    _mm512_store_si512(at, _mm512_sub_epi8(_mm512_and_si512(both, low), zero));
+    _mm512_store_si512(at + kLine,
+                       _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(both, 4), low), zero));
   }
 }
 
@@ -78,25 +86,19 @@ struct RowTile {
   }
 };
 
-// out += a group's sums, scaled, for one tile of rows and one panel.
-template <bool kZeros>
+// out += a group's sums, scaled, for one tile of rows and one panel. The first group starts from
+// zero, as the other kernels' sums do.
+template <bool kFirst>
 void add_sums(const Panels& w, int64_t panel, int64_t g, const RowTile& tile, const int32_t* sums,
               float* out, int64_t out_stride) {
   const __m512 scale = load_scales(
       w.scales + panel * w.scale_stride + g * kTile * dtype_bytes(w.scale_dtype), w.scale_dtype);
-  __m512i zero = _mm512_setzero_si512();
-  if constexpr (kZeros)
-    zero = _mm512_cvtepu8_epi32(_mm_loadu_si128(
-        reinterpret_cast<const __m128i*>(w.zeros + panel * w.zero_stride + g * kTile)));
   for (int64_t r = 0; r < tile.rows; ++r) {
-    __m512i offset = _mm512_set1_epi32(code_offsets(tile.x[r], w.k)[g]);
-    if constexpr (kZeros) offset = _mm512_srai_epi32(_mm512_mullo_epi32(offset, zero), 3);
-    const __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + r * kTile), offset);
     const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(code_scales(tile.x[r], w.k)[g]));
+    const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(sums + r * kTile));
     float* to = out + r * out_stride;
-    // The first group starts from zero, as the other kernels' sums do.
-    const __m512 before = g == 0 ? _mm512_setzero_ps() : _mm512_loadu_ps(to);
-    _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), both, before));
+    const __m512 before = kFirst ? _mm512_setzero_ps() : _mm512_loadu_ps(to);
+    _mm512_storeu_ps(to, _mm512_fmadd_ps(sum, both, before));
   }
 }
 
@@ -115,10 +117,10 @@ void multiply_tile(const RowTile& tile, int64_t g, int64_t buffer, Room& room) {
   }
   _tile_zero(0);
   _tile_zero(1);
-  _tile_dpbsud(0, 2, 4);
-  _tile_dpbsud(1, 2, 6);
-  _tile_dpbsud(0, 3, 5);
-  _tile_dpbsud(1, 3, 7);
+  _tile_dpbssd(0, 2, 4);
+  _tile_dpbssd(1, 2, 6);
+  _tile_dpbssd(0, 3, 5);
+  _tile_dpbssd(1, 3, 7);
   _tile_stored(0, room.sums[buffer][0], kTile * 4);
   _tile_stored(1, room.sums[buffer][1], kTile * 4);
 }
@@ -126,13 +128,12 @@ void multiply_tile(const RowTile& tile, int64_t g, int64_t buffer, Room& room) {
 // Panels panel and panel + 1, or the last one twice, of one group times some tiles of rows. The
 // vector units scale a tile's sums while the matrix unit, whose results take a hundred cycles,
 // makes the next one's.
-template <bool kZeros>
+template <bool kFirst>
 void multiply_group(const PanelArgs& args, int64_t panel, int64_t g, const RowTile* tiles,
                     int64_t tile_count, float* out, Room& room) {
   const Panels& w = args.w;
   const int64_t panels = args.count - panel < kPair ? 1 : kPair;
-  for (int64_t p = 0; p < panels; ++p)
-    unpack_group(w.values + (panel + p) * w.value_stride + g * kGroupBytes, room.weights[p]);
+  for (int64_t p = 0; p < panels; ++p) unpack_group(w, panel + p, g, room.weights[p]);
   _tile_loadd(4, room.weights[0][0], kLine);
   _tile_loadd(5, room.weights[0][1], kLine);
   _tile_loadd(6, room.weights[panels - 1][0], kLine);
@@ -141,7 +142,7 @@ void multiply_group(const PanelArgs& args, int64_t panel, int64_t g, const RowTi
     if (t < tile_count) multiply_tile(tiles[t], g, t % 2, room);
     if (t == 0) continue;
     for (int64_t p = 0; p < panels; ++p)
-      add_sums<kZeros>(w, panel + p, g, tiles[t - 1], room.sums[(t - 1) % 2][p],
+      add_sums<kFirst>(w, panel + p, g, tiles[t - 1], room.sums[(t - 1) % 2][p],
                        out + (t - 1) * kTile * args.out_stride + (panel + p) * kTile,
                        args.out_stride);
   }
@@ -164,10 +165,10 @@ void panel_rows_int4_amx(const PanelArgs& args) {
     float* out = args.out + r * args.out_stride;
     for (int64_t panel = 0; panel < args.count; panel += kPair)
       for (int64_t g = 0; g < args.w.k / kGroup; ++g)
-        if (args.w.zeros == nullptr)
-          multiply_group<false>(args, panel, g, tiles, count, out, room);
-        else
+        if (g == 0)
           multiply_group<true>(args, panel, g, tiles, count, out, room);
+        else
+          multiply_group<false>(args, panel, g, tiles, count, out, room);
   }
   _tile_release();
 }
