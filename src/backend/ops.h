@@ -223,6 +223,8 @@ struct OpsLimits {
   int64_t experts = 0, top_k = 0, expert_width = 0, shared_width = 0;
   int64_t delta_channels = 0, key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   int64_t query_heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t decode_rows = kMaxDecodeRows;  // of one sequence in a decode step
+  int64_t cache_positions = 0;           // in the cache, all sequences together
 };
 
 class Ops {

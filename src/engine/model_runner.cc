@@ -53,7 +53,10 @@ Status ModelRunner::allocate() {
                                             .logits_rows = logits_rows,
                                             .taps = static_cast<int64_t>(model_.taps.size())}));
   act_ = store_.all;
-  TRY(ops_.reserve(model_.limits(rows, sequences, logits_rows)));
+  OpsLimits limits = model_.limits(rows, sequences, logits_rows);
+  limits.decode_rows = options_.decode_rows;
+  limits.cache_positions = pages_for(options_.cache_tokens) * kPageTokens;
+  TRY(ops_.reserve(limits));
 
   // Arrays of the batch, in the order make_batch writes them.
   const int64_t stride = pages_for(options_.cache_tokens);

@@ -1,0 +1,242 @@
+// Records of the tiled layout (weight_layout.h) times rows, by matrix instructions.
+//
+// A warp takes records in batches of kBatch: 4 KiB, eight 16-byte loads a lane in flight. Sums are
+// f32; int4 and fp8 sum the exact integer (or e4m3) products of 128 inputs first and scale that, so
+// scales cost one multiply-add a group and no rounding of a weight.
+#pragma once
+
+#include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/linear/stream.h"
+
+namespace pewter::cuda {
+
+constexpr int kBatch = 8;
+
+struct Batch8 {
+  uint4 w[kBatch];
+  uint32_t scales[2];  // int4: a lane's two of the batch's 4 × 16 scales; fp8: lanes 0, 1 hold one
+  uint32_t zeros;      // int4: a lane's two zero points
+};
+
+// Records that belong together: a group of int4, a block of fp8, 64 inputs of bf16.
+__device__ inline int record_unit(WeightFormat format) {
+  return format == WeightFormat::kInt4Group128 ? 2 : 4;
+}
+
+__device__ inline uint4 load_stream(const uint4* from) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+
+__device__ inline float scale_value(const void* scales, DType dtype, int64_t at) {
+  switch (dtype) {
+    case DType::kF16:
+      return to_float(static_cast<const __half*>(scales)[at]);
+    case DType::kBF16:
+      return to_float(static_cast<const __nv_bfloat16*>(scales)[at]);
+    default:
+      return static_cast<const float*>(scales)[at];
+  }
+}
+
+// Requests records [record, min(record + kBatch, end)) of a tile and what belongs to them.
+__device__ inline void load_batch(const TileStack& w, int64_t index, int tile, int record, int end,
+                                  Batch8& batch) {
+  const int lane = threadIdx.x % kWarp;
+  const uint4* from = w.values + index * w.value_stride +
+                      (static_cast<int64_t>(tile) * w.records + record) * kWarp + lane;
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i)
+    if (record + i < end) batch.w[i] = load_stream(from + i * kWarp);
+  if (w.format == WeightFormat::kInt4Group128) {
+    const int group = record / 2 + lane / 8;
+    if (group >= w.groups) return;
+    const int64_t at = (static_cast<int64_t>(tile) * w.groups + record / 2) * 16 + 2 * lane;
+    if (w.scale_dtype == DType::kF32) {
+      const auto* scales = static_cast<const float*>(w.scales) + index * w.scale_stride + at;
+      batch.scales[0] = __float_as_uint(scales[0]);
+      batch.scales[1] = __float_as_uint(scales[1]);
+    } else {
+      const auto* scales = static_cast<const uint16_t*>(w.scales) + index * w.scale_stride + at;
+      batch.scales[0] = *reinterpret_cast<const uint32_t*>(scales);
+    }
+    if (w.zeros != nullptr)
+      batch.zeros = *reinterpret_cast<const uint16_t*>(w.zeros + index * w.zero_stride + at);
+  } else if (w.format == WeightFormat::kFp8Block128) {
+    const int block = record / 4 + lane;
+    if (lane < 2 && block < w.groups)
+      batch.scales[0] = __float_as_uint(
+          scale_value(w.scales, w.scale_dtype,
+                      index * w.scale_stride + static_cast<int64_t>(tile / 8) * w.groups + block));
+  }
+}
+
+__device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                    uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline uint32_t bf16x2_subtract(uint32_t a, uint32_t b) {
+  const __nv_bfloat162 d = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&a),
+                                   *reinterpret_cast<const __nv_bfloat162*>(&b));
+  return *reinterpret_cast<const uint32_t*>(&d);
+}
+
+// Two e4m3 codes as bf16. Their exponent and mantissa fall into place as a bf16 of 2⁻¹²⁰ times the
+// value, subnormal codes included; the product with 2¹²⁰ is exact.
+__device__ inline uint32_t bf16x2_of_e4m3(uint32_t codes) {
+  const uint32_t spread = __byte_perm(codes, 0, 0x1404);  // bytes 0 x0 0 x1, each in a high byte
+  const uint32_t bits = ((spread & 0x7F007F00u) >> 4) | (spread & 0x80008000u);
+  const uint32_t power = 0x7B807B80u;
+  const __nv_bfloat162 d = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),
+                                   *reinterpret_cast<const __nv_bfloat162*>(&power));
+  return *reinterpret_cast<const uint32_t*>(&d);
+}
+
+// Eight or sixteen consecutive inputs of the rows of one 8-column operand; zeros for a row that is
+// not there.
+struct Inputs {
+  const __nv_bfloat16* row = nullptr;  // of this lane's column, or null
+  template <int kCount>
+  __device__ void load(int64_t k, uint4 (&to)[kCount]) const {
+    const auto* from = reinterpret_cast<const uint4*>(row + k);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = row != nullptr ? from[i] : make_uint4(0, 0, 0, 0);
+  }
+};
+
+// Adds a batch's products to acc: acc[j] is the 16 × 8 tile of outputs times the j-th eight rows.
+template <int kTiles>
+__device__ inline void consume_int4(const TileStack& w, const Batch8& batch, int record, int end,
+                                    const Inputs (&x)[kTiles], float (&acc)[kTiles][4]) {
+  const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int group = 0; group < kBatch / 2; ++group) {
+    if (record + 2 * group >= end) break;
+    float scale[2];
+    uint32_t zero[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {  // outputs g and g + 8
+      const int from = group * 8 + half * 4 + g / 2;
+      const uint32_t low = __shfl_sync(0xFFFFFFFFu, batch.scales[0], from);
+      if (w.scale_dtype == DType::kF32) {
+        const uint32_t high = __shfl_sync(0xFFFFFFFFu, batch.scales[1], from);
+        scale[half] = __uint_as_float(g % 2 == 0 ? low : high);
+      } else {
+        const uint32_t bits = g % 2 == 0 ? low & 0xFFFFu : low >> 16;
+        scale[half] = w.scale_dtype == DType::kBF16
+                          ? __uint_as_float(bits << 16)
+                          : __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+      }
+      uint32_t code = 8;
+      if (w.zeros != nullptr) {
+        const uint32_t both = __shfl_sync(0xFFFFFFFFu, batch.zeros, from);
+        code = g % 2 == 0 ? both & 0xFFu : both >> 8;
+      }
+      zero[half] = (0x4300u | code) * 0x00010001u;  // 128 + zero point, twice
+    }
+    float sum[kTiles][4] = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint4& word = batch.w[2 * group + i];
+      uint4 b[kTiles][2];
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) x[j].load(64 * (record + 2 * group + i) + 16 * t, b[j]);
+      const uint32_t words[4] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+      for (int s = 0; s < 4; ++s) {
+        uint32_t a[4];
+#pragma unroll
+        for (int p = 0; p < 4; ++p)  // bf16 128 + code is 0x4300 | code; the difference is exact
+          a[p] = bf16x2_subtract((words[s] >> (4 * p) & 0x000F000Fu) | 0x43004300u, zero[p % 2]);
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j) {
+          const uint4& two = b[j][s / 2];
+          multiply_add(sum[j], a, s % 2 == 0 ? two.x : two.z, s % 2 == 0 ? two.y : two.w);
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[j][i] = fmaf(scale[i / 2], sum[j][i], acc[j][i]);
+  }
+}
+
+template <int kTiles>
+__device__ inline void consume_fp8(const Batch8& batch, int record, int end,
+                                   const Inputs (&x)[kTiles], float (&acc)[kTiles][4]) {
+  const int t = threadIdx.x % 4;
+#pragma unroll
+  for (int block = 0; block < kBatch / 4; ++block) {
+    if (record + 4 * block >= end) break;
+    const float scale = __uint_as_float(__shfl_sync(0xFFFFFFFFu, batch.scales[0], block));
+    float sum[kTiles][4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (record + 4 * block + i >= end) break;  // k may end inside a block
+      const uint4& word = batch.w[4 * block + i];
+      uint4 b[kTiles][1];
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) x[j].load(32 * (record + 4 * block + i) + 8 * t, b[j]);
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        const uint32_t low = s == 0 ? word.x : word.z, high = s == 0 ? word.y : word.w;
+        const uint32_t a[4] = {bf16x2_of_e4m3(low & 0xFFFFu), bf16x2_of_e4m3(low >> 16),
+                               bf16x2_of_e4m3(high & 0xFFFFu), bf16x2_of_e4m3(high >> 16)};
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j)
+          multiply_add(sum[j], a, s == 0 ? b[j][0].x : b[j][0].z, s == 0 ? b[j][0].y : b[j][0].w);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[j][i] = fmaf(scale, sum[j][i], acc[j][i]);
+  }
+}
+
+template <int kTiles>
+__device__ inline void consume_bf16(const Batch8& batch, int record, int end,
+                                    const Inputs (&x)[kTiles], float (&acc)[kTiles][4]) {
+  const int t = threadIdx.x % 4;
+#pragma unroll
+  for (int block = 0; block < kBatch / 4; ++block) {
+    if (record + 4 * block >= end) break;
+    uint4 b[kTiles][2];
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) x[j].load(64 * (record / 4 + block) + 16 * t, b[j]);
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+      const uint4& word = batch.w[4 * block + s];
+      const uint32_t a[4] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        const uint4& two = b[j][s / 2];
+        multiply_add(acc[j], a, s % 2 == 0 ? two.x : two.z, s % 2 == 0 ? two.y : two.w);
+      }
+    }
+  }
+}
+
+template <int kTiles>
+__device__ inline void consume(const TileStack& w, const Batch8& batch, int record, int end,
+                               const Inputs (&x)[kTiles], float (&acc)[kTiles][4]) {
+  switch (w.format) {
+    case WeightFormat::kInt4Group128:
+      return consume_int4<kTiles>(w, batch, record, end, x, acc);
+    case WeightFormat::kFp8Block128:
+      return consume_fp8<kTiles>(batch, record, end, x, acc);
+    default:
+      return consume_bf16<kTiles>(batch, record, end, x, acc);
+  }
+}
+
+}  // namespace pewter::cuda
