@@ -1,5 +1,6 @@
 #include "backend/factory.h"
 
+#include "backend/cpu/cpu_ceilings.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/reference/reference_ops.h"
@@ -49,6 +50,13 @@ Result<Backend> make_backend(const BackendOptions& options) {
   }
   return Error{ErrorCode::kInvalidArgument,
                "device: \"" + options.device + "\" is none of auto, cuda, cpu, cpu-reference"};
+}
+
+Result<std::unique_ptr<Ceilings>> make_ceilings(const BackendOptions& options) {
+  TRY_ASSIGN(const Backend backend, make_backend({.device = options.device, .threads = 1}));
+  // The reference computes on one thread, whatever it was given.
+  const int threads = backend.name == "cpu-reference" ? 1 : options.threads;
+  return std::unique_ptr<Ceilings>(std::make_unique<CpuCeilings>(threads));
 }
 
 }  // namespace pewter

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "backend/ceilings.h"
 #include "backend/ops.h"
 
 namespace pewter {
@@ -22,5 +23,8 @@ struct BackendOptions {
 // Errors: kInvalidArgument for an unknown device, naming the known ones; kUnavailable
 // for cuda without a GPU, or in a program built without it.
 Result<Backend> make_backend(const BackendOptions& options);
+
+// What the machine allows such a backend. Errors: as make_backend.
+Result<std::unique_ptr<Ceilings>> make_ceilings(const BackendOptions& options);
 
 }  // namespace pewter

@@ -26,6 +26,20 @@ int64_t available_memory_bytes() {
   return available;
 }
 
+int64_t last_level_cache_bytes() {
+  int64_t largest = 0;
+  for (int index = 0; index < 8; ++index) {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) +
+                       "/size");
+    int64_t size = 0;
+    char unit = 0;
+    if (!(file >> size)) continue;
+    file >> unit;
+    largest = std::max(largest, size * (unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1));
+  }
+  return largest;
+}
+
 std::string format_bytes(double bytes) {
   static constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB", "PB"};
   size_t unit = 0;

@@ -9,6 +9,9 @@ namespace pewter {
 
 int64_t available_memory_bytes();
 
+// Of the outermost cache this machine's first core sees; 0 when it does not say.
+int64_t last_level_cache_bytes();
+
 // "5.62 GB" (decimal units, three significant digits).
 std::string format_bytes(double bytes);
 

@@ -9,6 +9,8 @@ std::span<const CommandEntry> commands() {
       CommandEntry{"run", "Answer a prompt, or chat when there is none", &make_run_command},
       CommandEntry{"inspect", "Say what a model is made of and what it needs, without loading it",
                    &make_inspect_command},
+      CommandEntry{"bench", "Measure how fast a model runs, beside what the machine allows",
+                   &make_bench_command},
   };
   return kCommands;
 }

@@ -6,6 +6,7 @@
 namespace pewter {
 
 std::unique_ptr<Command> make_inspect_command();
+std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_run_command();
 
 }  // namespace pewter

@@ -1,0 +1,27 @@
+// The CPU's ceilings: a plain read of memory by all threads, and chains of the widest
+// multiply-accumulate instruction this machine has. Matrix units (AMX, SME) are not counted: the
+// ceilings are those of the vector instructions kernels for few rows are made of.
+#pragma once
+
+#include "backend/ceilings.h"
+#include "base/thread_pool.h"
+#include "tensor/buffer.h"
+
+namespace pewter {
+
+class CpuCeilings final : public Ceilings {
+ public:
+  explicit CpuCeilings(int threads);  // 0: all this process may use
+
+  int threads() const override { return pool_.threads(); }
+  int64_t buffer_bytes() const override { return buffer_bytes_; }
+  double read_bandwidth() override;
+  ArithmeticCeiling arithmetic(Arithmetic kind) override;
+
+ private:
+  ThreadPool pool_;
+  int64_t buffer_bytes_;
+  Buffer buffer_;
+};
+
+}  // namespace pewter

@@ -1,0 +1,130 @@
+// pewter bench: how fast a model decodes or reads a prompt, beside what the machine allows. The
+// measuring is in bench_run.h.
+#include <unistd.h>
+
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/shared_flags.h"
+#include "cli/terminal.h"
+
+namespace pewter {
+namespace {
+
+constexpr int64_t kDecodeTokens = 64, kPromptTokens = 512;
+constexpr int64_t kMostTokens = int64_t{1} << 20, kMostSequences = 1024, kMostRepeats = 1000;
+
+Status in_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
+                int64_t most) {
+  if (!value || (*value >= least && *value <= most)) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               str_cat(flag, ": ", *value, " is outside [", least, ", ", most, "]")};
+}
+
+// One line on a terminal that is written over and over.
+class ProgressLine {
+ public:
+  ProgressLine() : shown_(is_terminal(STDERR_FILENO)) {}
+  ~ProgressLine() { clear(); }
+  void show(const std::string& text) const {
+    if (shown_) write_text(STDERR_FILENO, "\r\x1b[K" + text);
+  }
+  void clear() const {
+    if (shown_) write_text(STDERR_FILENO, "\r\x1b[K");
+  }
+
+ private:
+  bool shown_;
+};
+
+class BenchCommand final : public Command {
+ public:
+  void declare(Flags& flags) override {
+    flags.positional("WHAT", what_, "decode or prefill");
+    flags.positional("MODEL", model_, "Model directory; or --shape for random weights");
+    flags.group("Model");
+    flags.option("--shape", "NAME", shape_,
+                 "third or qwen3.5-0.8b, -27b, -35b, -122b, with random weights");
+    flags.option("--format", "NAME", format_,
+                 "bf16, fp8, int4 or hybrid (int4 with shared experts in fp8; default bf16)");
+    flags.option("--head", "NAME", head_, "The head's format: bf16, fp8 or int4 (default bf16)");
+    flags.option("--unique-layers", "N", unique_layers_,
+                 "Make N layers and repeat them: for shapes that do not fit");
+    flags.group("Backend");
+    flags.option("--device", "NAME", backend_.device, "auto, cpu or cpu-reference");
+    flags.option("--threads", "N", backend_.threads,
+                 "CPU threads (default: all that are free to use)");
+    flags.group("Work");
+    flags.token_count("--tokens", tokens_,
+                      "Steps to decode (default 64), or length of the prompt (default 512)");
+    flags.option("--depth", "N", depth_, "Positions before them (default 0)");
+    flags.option("--rows", "N", rows_, "Rows a sequence has in a decode step (default 1)");
+    flags.option("--sequences", "N", sequences_, "Sequences decoded together (default 1)");
+    flags.option("--repeat", "N", repeats_, "Timed repeats (default 5)");
+    flags.group("Output");
+    flags.flag("--json", json_, "Write the result as one JSON object");
+    flags.footer(
+        "The best of the repeats counts. Bytes and operations are those the model needs, whatever\n"
+        "the kernels do; the ceiling is measured in between, in the same process, by as many "
+        "threads.");
+  }
+
+  Status check() override {
+    if (what_ != "decode" && what_ != "prefill")
+      return invalid("\"" + what_ + "\" is neither decode nor prefill");
+    if (model_.has_value() == shape_.has_value())
+      return invalid(model_ ? "MODEL and --shape exclude each other"
+                            : "neither a MODEL nor a --shape to run");
+    if (model_ && (format_ || head_ || unique_layers_))
+      return invalid("--format, --head and --unique-layers belong to --shape");
+    if (what_ == "prefill" && (rows_.value_or(1) != 1 || sequences_.value_or(1) != 1))
+      return invalid("--rows and --sequences belong to decode");
+    TRY(backend_.check());
+    TRY(in_range("--tokens", tokens_, 1, kMostTokens));
+    TRY(in_range("--depth", depth_, 0, kMostTokens));
+    TRY(in_range("--rows", rows_, 1, kMaxDecodeRows));
+    TRY(in_range("--sequences", sequences_, 1, kMostSequences));
+    TRY(in_range("--repeat", repeats_, 1, kMostRepeats));
+    return in_range("--unique-layers", unique_layers_, 1, kMostTokens);
+  }
+
+  Result<int> run() override {
+    const bool decodes = what_ == "decode";
+    const BenchOptions options{.kind = decodes ? BenchKind::kDecode : BenchKind::kPrefill,
+                               .model = model_.value_or(""),
+                               .shape = shape_.value_or(""),
+                               .format = format_.value_or("bf16"),
+                               .head = head_.value_or("bf16"),
+                               .backend = backend_.model_options().backend,
+                               .tokens = tokens_.value_or(decodes ? kDecodeTokens : kPromptTokens),
+                               .depth = depth_.value_or(0),
+                               .rows = rows_.value_or(1),
+                               .sequences = sequences_.value_or(1),
+                               .repeats = repeats_.value_or(5),
+                               .unique_layers = unique_layers_.value_or(0)};
+    const ProgressLine line;
+    TRY_ASSIGN(const BenchResult result,
+               run_bench(options, {.progress = [&](const std::string& text) { line.show(text); }}));
+    line.clear();
+    const bool written = write_text(
+        STDOUT_FILENO, json_ ? bench_json(result).dump({.indent = 2}) + "\n" : bench_text(result));
+    if (!written) return Error{ErrorCode::kUnavailable, "standard output does not take the report"};
+    return kExitOk;
+  }
+
+ private:
+  static Error invalid(std::string message) {
+    return Error{ErrorCode::kInvalidArgument, std::move(message)};
+  }
+
+  std::string what_;
+  std::optional<std::string> model_, shape_, format_, head_;
+  ModelFlags backend_;
+  std::optional<int64_t> unique_layers_, tokens_, depth_, rows_, sequences_, repeats_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_command() { return std::make_unique<BenchCommand>(); }
+
+}  // namespace pewter

@@ -1,0 +1,154 @@
+#include "cli/bench_model.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/memory_info.h"
+#include "model/qwen35/load.h"
+#include "model/qwen35/random_weights.h"
+#include "model/qwen35/shapes.h"
+
+namespace pewter {
+namespace {
+
+StateTypes state_types(const Ops& ops) {
+  return {.activations = ops.activation_dtype(),
+          .kv = ops.kv_format() == KvFormat::kF32 ? DType::kF32 : DType::kBF16};
+}
+
+std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+// A line of progress, at most ten a second.
+auto limited(const BenchHooks& hooks, std::string what) {
+  return [&hooks, what = std::move(what), watch = Stopwatch(), shown = -1.0](
+             int64_t done, int64_t total) mutable {
+    if (!hooks.progress || (watch.seconds() < shown + 0.1 && done < total)) return;
+    shown = watch.seconds();
+    hooks.progress(str_cat(what, ": ", bytes_text(done), " of ", bytes_text(total)));
+  };
+}
+
+Error invalid(std::string message) {
+  return Error{ErrorCode::kInvalidArgument, std::move(message)};
+}
+
+// What flags and the model's config have wrong together.
+Status check_options(const BenchOptions& options, const ModelConfig& config) {
+  const int64_t positions = options.depth + options.tokens * options.rows;
+  if (positions > config.max_positions)
+    return invalid(str_cat("--depth and --tokens make ", positions, " positions, more than the ",
+                           config.max_positions, " this model was made for"));
+  if (config.tied_embeddings && options.head != "bf16")
+    return invalid(str_cat("--head: the head of ", options.shape,
+                           " is its embedding, which is bf16 in every format"));
+  return {};
+}
+
+Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks& hooks) {
+  BenchModel made;
+  TRY_ASSIGN(made.backend, make_backend(options.backend));
+  TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
+  TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
+  TRY(check_options(options, config));
+  {
+    ModelWeights unfilled;  // the plan points into it
+    Findings findings;
+    TRY_ASSIGN(const LoadPlan plan,
+               plan_load(checkpoint, config, MtpUse::kSkip, unfilled, findings));
+    made.footprint = footprint(config, plan, state_types(*made.backend.ops));
+  }
+  TRY_ASSIGN(LoadedWeights loaded, load_weights(checkpoint, config, *made.backend.device,
+                                                {.threads = options.backend.threads,
+                                                 .mtp = MtpUse::kSkip,
+                                                 .progress = limited(hooks, "loading")}));
+  TRY_ASSIGN(made.model,
+             Qwen35Model::make(*made.backend.device, std::move(config), std::move(loaded.weights)));
+  return made;
+}
+
+Status check_unique_layers(const BenchOptions& options, const Device& device,
+                           const ModelConfig& config, const FormatChoice& format) {
+  if (options.unique_layers == 0) return {};
+  if (options.unique_layers > config.layers)
+    return invalid(str_cat("--unique-layers: ", options.unique_layers, " of ", config.layers));
+  if (options.unique_layers == config.layers) return {};
+  const ModelConfig unique = first_layers(config, options.unique_layers);
+  if (unique.count(LayerKind::kAttention) == 0)
+    return invalid(str_cat("--unique-layers: the first ", options.unique_layers,
+                           " layers have no full attention layer to repeat"));
+  const int64_t bytes = random_weight_bytes(device, config, format, options.unique_layers).layers;
+  const int64_t least = kCacheMultiple * last_level_cache_bytes();
+  if (bytes >= least) return {};
+  const int64_t one = std::max<int64_t>(1, bytes / options.unique_layers);
+  return invalid(str_cat("--unique-layers: ", options.unique_layers, " layers hold ",
+                         bytes_text(bytes), ", less than ", kCacheMultiple,
+                         " times the last-level cache (", bytes_text(least), "); take at least ",
+                         std::min(config.layers, least / one + 1)));
+}
+
+Status check_memory(const BenchOptions& options, const BenchModel& made, const ModelConfig& config,
+                    const FormatChoice& format, int64_t other_bytes) {
+  const Device& device = *made.backend.device;
+  Qwen35Model sizes;  // without weights: the plan needs the config alone
+  sizes.config = config;
+  const ModelRunner::MemoryPlan plan =
+      ModelRunner::plan(sizes, device, *made.backend.ops, bench_runner_options(options));
+  const int64_t beside = plan.kv_bytes + plan.state_bytes + other_bytes;
+  const int64_t weights =
+      random_weight_bytes(device, config, format, options.unique_layers).total();
+  const int64_t available = device.available_bytes();
+  if (weights + beside <= available) return {};
+  std::string message =
+      str_cat("--shape ", options.shape, " --format ", options.format, " needs ",
+              bytes_text(weights + beside), " (weights ", bytes_text(weights), ", state ",
+              bytes_text(plan.kv_bytes + plan.state_bytes), ", measuring ", bytes_text(other_bytes),
+              "), there is ", bytes_text(available));
+  for (int64_t layers = config.layers - 1; layers >= 4; --layers) {
+    const int64_t fewer = random_weight_bytes(device, config, format, layers).total();
+    if (fewer + beside > available) continue;
+    message += str_cat("; --unique-layers ", layers, " would fit");
+    break;
+  }
+  return Error{ErrorCode::kResourceExhausted, message};
+}
+
+Result<BenchModel> make_random(const BenchOptions& options, int64_t other_bytes,
+                               const BenchHooks& hooks) {
+  BenchModel made;
+  TRY_ASSIGN(ModelConfig config, shape_config(options.shape));
+  TRY_ASSIGN(const FormatChoice format, shape_formats(options.format, {.head = options.head}));
+  TRY_ASSIGN(made.backend, make_backend(options.backend));
+  TRY(check_options(options, config));
+  TRY(check_unique_layers(options, *made.backend.device, config, format));
+  TRY(check_memory(options, made, config, format, other_bytes));
+  made.footprint = footprint(config, /*with_mtp=*/false, format, state_types(*made.backend.ops));
+  TRY_ASSIGN(ModelWeights weights,
+             make_random_weights(*made.backend.device, config, format,
+                                 {.threads = options.backend.threads,
+                                  .unique_layers = options.unique_layers,
+                                  .progress = limited(hooks, "making random weights")}));
+  TRY_ASSIGN(made.model,
+             Qwen35Model::make(*made.backend.device, std::move(config), std::move(weights)));
+  return made;
+}
+
+}  // namespace
+
+RunnerOptions bench_runner_options(const BenchOptions& options) {
+  RunnerOptions runner;
+  const int64_t rows = options.kind == BenchKind::kDecode ? options.rows : 1;
+  const int64_t positions =
+      options.depth + options.tokens * rows + (options.kind == BenchKind::kDecode ? rows : 0);
+  runner.max_sequences = options.sequences;
+  runner.decode_rows = rows;
+  runner.cache_tokens = options.sequences * pages_for(positions) * kPageTokens;
+  return runner;
+}
+
+Result<BenchModel> make_bench_model(const BenchOptions& options, int64_t other_bytes,
+                                    const BenchHooks& hooks) {
+  return options.model.empty() ? make_random(options, other_bytes, hooks)
+                               : load_checkpoint(options, hooks);
+}
+
+}  // namespace pewter

@@ -1,0 +1,142 @@
+#include "cli/bench_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/memory_info.h"
+#include "cli/table.h"
+
+namespace pewter {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+std::string fixed(double value, int digits) {
+  std::array<char, 48> text;
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  return text.data();
+}
+// Four significant digits, about.
+std::string rate(double value) { return fixed(value, value < 10 ? 3 : value < 100 ? 2 : 1); }
+
+bool decodes(const BenchResult& r) { return r.options.kind == BenchKind::kDecode; }
+
+// Bytes or operations a second at the best repeat, and the most there could be.
+double reached(const BenchResult& r) {
+  return r.best() * (decodes(r) ? r.bytes_per_token : r.flops_per_token);
+}
+double ceiling(const BenchResult& r) {
+  return decodes(r) ? r.ceiling_bytes_per_second : r.arithmetic.flops_per_second;
+}
+
+std::string model_text(const BenchResult& r) {
+  return r.options.model.empty() ? str_cat(r.options.shape, ", ", r.options.format)
+                                 : r.options.model;
+}
+
+// "bf16: embedding, head; int4_group128: attention, ..."
+std::string formats_text(const Footprint& footprint) {
+  std::vector<std::pair<std::string, std::string>> by_format;
+  for (const ComponentBytes& component : footprint.components) {
+    std::string name(component.name);
+    std::ranges::replace(name, '_', ' ');
+    if (component.name == component_name(Component::kSmall))
+      name = "norms, convolution, A_log, dt_bias";
+    const auto found = std::ranges::find(by_format, component.formats,
+                                         &std::pair<std::string, std::string>::first);
+    if (found == by_format.end())
+      by_format.emplace_back(component.formats, name);
+    else
+      found->second += ", " + name;
+  }
+  std::string text;
+  for (const auto& [format, names] : by_format) text += str_cat("  ", format, ": ", names, "\n");
+  return text;
+}
+
+std::string work_text(const BenchResult& r) {
+  const BenchOptions& o = r.options;
+  std::string text = decodes(r) ? str_cat("decode ", o.tokens, " steps")
+                                : str_cat("prefill ", o.tokens, " tokens");
+  if (decodes(r) && (o.rows > 1 || o.sequences > 1))
+    text += str_cat(" of ", o.sequences, o.sequences == 1 ? " sequence x " : " sequences x ",
+                    o.rows, o.rows == 1 ? " row" : " rows");
+  return text +
+         str_cat(" at depth ", o.depth, ", ", r.threads, r.threads == 1 ? " thread" : " threads");
+}
+
+}  // namespace
+
+std::string bench_text(const BenchResult& r) {
+  using enum Table::Align;
+  Table table({kLeft, kRight, kLeft});
+  table.row({"best", rate(r.best()) + " tok/s", str_cat("of ", r.tokens_per_second.size())});
+  table.row({"median", rate(r.median()) + " tok/s", ""});
+  if (decodes(r)) {
+    table.row({"needed", rate(r.bytes_per_token / 1e6) + " MB",
+               r.config.is_moe() ? str_cat("a token, with ", fixed(r.distinct_experts, 1), " of ",
+                                           r.config.experts, " experts a layer and step")
+                                 : "a token"});
+    table.row({"reached", rate(reached(r) / kGiga) + " GB/s", ""});
+    table.row({"ceiling", rate(ceiling(r) / kGiga) + " GB/s", "read bandwidth, same threads"});
+  } else {
+    table.row({"needed", rate(r.flops_per_token / kGiga) + " GFLOP", "a token"});
+    table.row({"reached", rate(reached(r) / kGiga) + " GFLOP/s", ""});
+    table.row({"ceiling", rate(ceiling(r) / kGiga) + " GFLOP/s",
+               r.arithmetic.instruction +
+                   (r.arithmetic.is_native ? "" : ": this CPU has no dot product of the type")});
+  }
+  table.row({"share", fixed(100 * reached(r) / ceiling(r), 1) + " %", "of the ceiling"});
+  return str_cat(model_text(r), " on ", r.device, ": ", work_text(r), "\n",
+                 formats_text(r.footprint), "\n", table.text());
+}
+
+Json bench_json(const BenchResult& r) {
+  const BenchOptions& o = r.options;
+  Json::Object formats;
+  for (const ComponentBytes& component : r.footprint.components)
+    formats.emplace_back(std::string(component.name), component.formats);
+  Json::Object json = {{"bench", decodes(r) ? "decode" : "prefill"}};
+  const auto set = [&json](const char* key, Json value) {
+    json.emplace_back(key, std::move(value));
+  };
+  if (o.model.empty()) {
+    set("shape", o.shape);
+    set("format", o.format);
+    set("head", o.head);
+    set("unique_layers", o.unique_layers == 0 ? r.config.layers : o.unique_layers);
+  } else {
+    set("model", o.model);
+  }
+  set("formats", std::move(formats));
+  set("device", r.device);
+  set("threads", r.threads);
+  set("tokens", o.tokens);
+  set("depth", o.depth);
+  set("tokens_per_second", r.best());
+  set("tokens_per_second_median", r.median());
+  set("repeats", Json::Array(r.tokens_per_second.begin(), r.tokens_per_second.end()));
+  if (decodes(r)) {
+    set("rows", o.rows);
+    set("sequences", o.sequences);
+    set("distinct_experts", r.distinct_experts);
+    set("bytes_per_token", r.bytes_per_token);
+    set("step_bytes", Json::Object{{"weights", r.step.weights},
+                                   {"experts", r.step.experts},
+                                   {"state", r.step.state},
+                                   {"kv", r.step.kv}});
+    set("gb_per_second", reached(r) / kGiga);
+    set("ceiling_gb_per_second", ceiling(r) / kGiga);
+  } else {
+    set("flops_per_token", r.flops_per_token);
+    set("flops_per_second", reached(r));
+    set("ceiling_flops_per_second", ceiling(r));
+    set("ceiling_instruction", r.arithmetic.instruction);
+    set("ceiling_is_native", r.arithmetic.is_native);
+  }
+  set("share_of_ceiling", reached(r) / ceiling(r));
+  return json;
+}
+
+}  // namespace pewter

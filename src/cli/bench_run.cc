@@ -1,0 +1,255 @@
+#include "cli/bench_run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "cli/bench_model.h"
+#include "cli/expert_probe.h"
+
+namespace pewter {
+namespace {
+
+// Where the sample op leaves its answers; nobody looks at the tokens, but choosing them is part of
+// a step.
+struct SampleRoom {
+  explicit SampleRoom(int64_t rows)
+      : row(static_cast<size_t>(rows)),
+        edit_begin(static_cast<size_t>(rows) + 1),
+        token(static_cast<size_t>(rows)),
+        logprob(static_cast<size_t>(rows)),
+        top_token(static_cast<size_t>(rows * kTopLogprobs)),
+        top_logprob(static_cast<size_t>(rows * kTopLogprobs)) {}
+
+  void run(Ops& ops, const TensorView& logits) {
+    const auto n = static_cast<int64_t>(row.size());
+    ops.sample({.logits = logits.first(n),
+                .vocab_limit = logits.dim(1),
+                .rows = row.data(),
+                .edits = nullptr,
+                .edit_begin = edit_begin.data(),
+                .token = {token.data(), DType::kI32, {n}},
+                .logprob = {logprob.data(), DType::kF32, {n}},
+                .top_token = {top_token.data(), DType::kI32, {n, kTopLogprobs}},
+                .top_logprob = {top_logprob.data(), DType::kF32, {n, kTopLogprobs}}});
+    finite = finite && std::ranges::all_of(token, [](int32_t id) { return id >= 0; });
+  }
+
+  std::vector<SamplingRow> row;
+  std::vector<int32_t> edit_begin, token;
+  std::vector<float> logprob;
+  std::vector<int32_t> top_token;
+  std::vector<float> top_logprob;
+  bool finite = true;
+};
+
+// Fills positions [filled, depth) of the sequences by copying pages of the first ones: attention
+// does the same work on any keys, and a prompt of thousands of tokens would take minutes.
+void copy_pages(ModelRunner& runner, Device& device, const SequenceState& from, int64_t filled,
+                SequenceState& to, int64_t begin, int64_t depth) {
+  const int64_t full = std::max<int64_t>(1, filled / kPageTokens);
+  std::vector<std::byte> page;
+  const auto copy = [&](std::byte* plane, int64_t bytes, int32_t source, int32_t target) {
+    page.resize(static_cast<size_t>(bytes));
+    device.copy_to_host(page, plane + source * bytes);
+    device.copy_to_device(plane + target * bytes, page);
+  };
+  for (int64_t p = begin / kPageTokens; p < pages_for(depth); ++p) {
+    const int32_t source = from.pages[static_cast<size_t>(p % full)];
+    const int32_t target = to.pages[static_cast<size_t>(p)];
+    if (source == target) continue;
+    for (int64_t l = 0; l < runner.pool().kv.layers(); ++l) {
+      const KvLayer layer = runner.pool().kv.layer(l);
+      copy(layer.keys, layer.key_page_bytes, source, target);
+      copy(layer.values, layer.value_page_bytes, source, target);
+    }
+  }
+}
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, const BenchHooks& hooks, BenchModel& model)
+      : options_(options),
+        hooks_(hooks),
+        made_(model),
+        probe_(*model.backend.ops, *model.backend.device),
+        sample_(step_rows()),
+        rng_(7) {}
+
+  Status prepare() {
+    TRY_ASSIGN(runner_, ModelRunner::make(made_.model, *made_.backend.device, probe_,
+                                          bench_runner_options(options_)));
+    const int64_t positions = runner_->options().cache_tokens / options_.sequences;
+    sequences_.resize(static_cast<size_t>(options_.sequences));
+    for (SequenceState& sequence : sequences_) {
+      TRY_ASSIGN(sequence, runner_->open(positions));
+    }
+    fill_to_depth();
+    return {};
+  }
+
+  // Tokens a second of one repeat.
+  double repeat(int64_t tokens) {
+    rewind();
+    const Stopwatch watch;
+    if (options_.kind == BenchKind::kPrefill)
+      prefill(sequences_[0], tokens, LogitsWanted::kLast);
+    else
+      for (int64_t i = 0; i < tokens; ++i) step();
+    const double done =
+        static_cast<double>(options_.kind == BenchKind::kPrefill ? tokens : tokens * step_rows());
+    return done / watch.seconds();
+  }
+
+  ExpertProbe& probe() { return probe_; }
+  bool finite() const { return sample_.finite; }
+  int64_t step_rows() const {
+    return options_.kind == BenchKind::kDecode ? options_.sequences * options_.rows : 1;
+  }
+
+ private:
+  void fill_to_depth() {
+    const int64_t first = std::min(options_.depth, runner_->options().chunk_rows);
+    if (first == 0) return;
+    if (hooks_.progress) hooks_.progress(str_cat("filling ", options_.depth, " positions"));
+    for (SequenceState& sequence : sequences_) {
+      prefill(sequence, first, LogitsWanted::kNone);
+      copy_pages(*runner_, *made_.backend.device, sequence, first, sequence,
+                 first / kPageTokens * kPageTokens, options_.depth);
+    }
+  }
+
+  // Back to the depth. The recurrent state stays what it became: it has no length.
+  void rewind() {
+    for (SequenceState& sequence : sequences_) {
+      sequence.length = options_.depth;
+      sequence.pending = sequence.offered = 0;
+    }
+  }
+
+  // Random tokens: a model of random weights would choose the same one for ever, and with it the
+  // same experts.
+  std::span<const int32_t> random_tokens(int64_t count) {
+    tokens_.resize(static_cast<size_t>(count));
+    for (int32_t& token : tokens_)
+      token =
+          static_cast<int32_t>(rng_.below(static_cast<uint64_t>(made_.model.config.vocab_size)));
+    return tokens_;
+  }
+
+  void prefill(SequenceState& sequence, int64_t count, LogitsWanted logits) {
+    const std::span<const int32_t> tokens = random_tokens(count);
+    const auto chunk = static_cast<size_t>(runner_->options().chunk_rows);
+    for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
+      const size_t end = std::min(begin + chunk, tokens.size());
+      runner_->prefill({.sequence = &sequence,
+                        .tokens = tokens.subspan(begin, end - begin),
+                        .logits = end == tokens.size() ? logits : LogitsWanted::kNone});
+    }
+    if (logits != LogitsWanted::kNone) sample_.run(probe_, runner_->logits());
+  }
+
+  void step() {
+    const std::span<const int32_t> tokens = random_tokens(step_rows());
+    rows_.clear();
+    for (size_t s = 0; s < sequences_.size(); ++s)
+      rows_.push_back({.sequence = &sequences_[s],
+                       .tokens = tokens.subspan(s * static_cast<size_t>(options_.rows),
+                                                static_cast<size_t>(options_.rows)),
+                       .logits = LogitsWanted::kAll});
+    runner_->decode(rows_);
+    sample_.run(probe_, runner_->logits());
+    for (SequenceState& sequence : sequences_) runner_->accept(sequence, options_.rows);
+  }
+
+  const BenchOptions& options_;
+  const BenchHooks& hooks_;
+  BenchModel& made_;
+  ExpertProbe probe_;
+  SampleRoom sample_;
+  Rng rng_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::vector<SequenceState> sequences_;
+  std::vector<int32_t> tokens_;
+  std::vector<SequenceRows> rows_;
+};
+
+// What a token needs, from what the router was seen to choose.
+void count_needs(BenchResult& result) {
+  const BenchOptions& options = result.options;
+  const auto tokens = static_cast<double>(options.tokens);
+  if (options.kind == BenchKind::kPrefill) {
+    result.flops_per_token =
+        prefill_flops(result.config, {.tokens = options.tokens, .context = options.depth}) / tokens;
+    return;
+  }
+  const auto rows = static_cast<double>(options.rows);
+  result.step =
+      decode_bytes(result.config, result.footprint,
+                   {.sequences = options.sequences,
+                    .rows = options.sequences * options.rows,
+                    .distinct_experts = result.distinct_experts,
+                    .context = static_cast<double>(options.depth) + (tokens - 1) / 2 * rows});
+  result.bytes_per_token =
+      result.step.total() / static_cast<double>(options.sequences * options.rows);
+}
+
+bool is_quantised_int4(const Footprint& footprint) {
+  return std::ranges::any_of(footprint.components, [](const ComponentBytes& component) {
+    return component.formats.find("int4") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+double BenchResult::best() const { return *std::ranges::max_element(tokens_per_second); }
+
+double BenchResult::median() const {
+  std::vector<double> sorted = tokens_per_second;
+  std::ranges::sort(sorted);
+  const size_t half = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hooks) {
+  TRY_ASSIGN(const std::unique_ptr<Ceilings> ceilings, make_ceilings(options.backend));
+  const bool decodes = options.kind == BenchKind::kDecode;
+  TRY_ASSIGN(BenchModel made,
+             make_bench_model(options, decodes ? ceilings->buffer_bytes() : 0, hooks));
+  BenchResult result{.options = options,
+                     .config = made.model.config,
+                     .footprint = made.footprint,
+                     .device = made.backend.name,
+                     .threads = ceilings->threads()};
+  const Arithmetic arithmetic =
+      is_quantised_int4(made.footprint) ? Arithmetic::kInt8Dot : Arithmetic::kBF16Dot;
+  const auto measure_ceiling = [&] {
+    if (decodes) {
+      result.ceiling_bytes_per_second =
+          std::max(result.ceiling_bytes_per_second, ceilings->read_bandwidth());
+      return;
+    }
+    const ArithmeticCeiling ceiling = ceilings->arithmetic(arithmetic);
+    if (ceiling.flops_per_second > result.arithmetic.flops_per_second) result.arithmetic = ceiling;
+  };
+
+  Bench bench(options, hooks, made);
+  TRY(bench.prepare());
+  if (hooks.progress) hooks.progress("warming up");
+  bench.probe().count_experts(true);
+  bench.repeat(decodes ? std::min<int64_t>(options.tokens, 8) : options.tokens);
+  bench.probe().count_experts(false);
+  measure_ceiling();
+  for (int64_t i = 0; i < options.repeats; ++i) {
+    if (hooks.progress) hooks.progress(str_cat("repeat ", i + 1, " of ", options.repeats));
+    result.tokens_per_second.push_back(bench.repeat(options.tokens));
+    measure_ceiling();
+  }
+  if (!bench.finite()) return Error{ErrorCode::kInternal, "the model's logits are not finite"};
+  result.distinct_experts = bench.probe().distinct_experts();
+  count_needs(result);
+  return result;
+}
+
+}  // namespace pewter

@@ -1,0 +1,55 @@
+// The measuring part of `pewter bench`: a model on a backend, what it needs, how fast it ran, and
+// what the machine allowed meanwhile.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/factory.h"
+#include "model/qwen35/step_bytes.h"
+
+namespace pewter {
+
+enum class BenchKind { kDecode, kPrefill };
+
+struct BenchOptions {
+  BenchKind kind = BenchKind::kDecode;
+  std::string model;  // a checkpoint; else a shape:
+  std::string shape, format = "bf16", head = "bf16";
+  BackendOptions backend;
+  int64_t tokens = 0;  // decode: steps of a repeat; prefill: the prompt
+  int64_t depth = 0;   // positions before them
+  int64_t rows = 1;    // of a sequence in a decode step
+  int64_t sequences = 1;
+  int64_t repeats = 5;
+  int64_t unique_layers = 0;  // 0: all
+};
+
+struct BenchResult {
+  BenchOptions options;
+  ModelConfig config;
+  Footprint footprint;
+  std::string device;
+  int threads = 0;
+  std::vector<double> tokens_per_second;  // of each repeat
+  double distinct_experts = 0;            // mean of a layer and step
+  // What one token needs: bytes when decoding, operations in a prompt.
+  StepBytes step;
+  double bytes_per_token = 0, flops_per_token = 0;
+  double ceiling_bytes_per_second = 0;  // the best around the repeats
+  ArithmeticCeiling arithmetic;
+
+  double best() const;
+  double median() const;
+};
+
+struct BenchHooks {
+  std::function<void(const std::string& what)> progress;  // a line that replaces the last
+};
+
+// Errors: kInvalidArgument for options that make no sense, kResourceExhausted with the numbers for
+// what does not fit, those of loading.
+Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hooks);
+
+}  // namespace pewter

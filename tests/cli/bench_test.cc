@@ -1,0 +1,141 @@
+// `pewter bench`: what it prints, and what it refuses before it makes anything.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json.h"
+#include "program.h"
+
+namespace pewter::cli_test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+ProgramResult bench(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "bench");
+  return run_program(arguments);
+}
+
+Json bench_json(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--json", "--repeat", "2"});
+  const ProgramResult result = bench(std::move(arguments));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  return Json::parse(result.out).value();
+}
+
+double number(const Json& json, const char* key) {
+  const Json* value = json.find(key);
+  EXPECT_TRUE(value != nullptr && value->is_number()) << key;
+  return value != nullptr && value->is_number() ? value->as_double() : 0;
+}
+
+void expect_shares_agree(const Json& json, const char* reached, const char* ceiling) {
+  EXPECT_GT(number(json, reached), 0);
+  EXPECT_GT(number(json, ceiling), 0);
+  EXPECT_NEAR(number(json, "share_of_ceiling"), number(json, reached) / number(json, ceiling),
+              1e-9);
+  const Json::Array& repeats = json.find("repeats")->as_array();
+  ASSERT_EQ(repeats.size(), 2u);
+  const double a = repeats[0].as_double(), b = repeats[1].as_double();
+  EXPECT_EQ(number(json, "tokens_per_second"), std::max(a, b));
+  EXPECT_NEAR(number(json, "tokens_per_second_median"), (a + b) / 2, 1e-9);
+}
+
+TEST(Bench, DecodesACheckpoint) {
+  const Json json = bench_json({"decode", demo_model(), "--tokens", "4", "--threads", "1"});
+  EXPECT_EQ(json.find("bench")->as_string(), "decode");
+  EXPECT_EQ(json.find("threads")->as_integer(), 1);
+  expect_shares_agree(json, "gb_per_second", "ceiling_gb_per_second");
+  const double bytes = number(json, "bytes_per_token");
+  EXPECT_NEAR(number(json, "gb_per_second"), bytes * number(json, "tokens_per_second") / 1e9, 1e-6);
+  // What `pewter inspect` counts for a token, the state in and out, and a short context.
+  const Json inspect = Json::parse(run_program({"inspect", demo_model(), "--json"}).out).value();
+  const double weights = number(*inspect.find("total_without_prediction_layer"), "token_bytes");
+  const double state = 2 * (number(inspect, "recurrent_bytes_per_sequence") +
+                            number(inspect, "convolution_bytes_per_sequence"));
+  const double kv = number(inspect, "kv_bytes_per_token") * (1.5 + 1);
+  EXPECT_NEAR(bytes, weights + state + kv, 1);
+}
+
+TEST(Bench, PrefillsACheckpoint) {
+  const Json json = bench_json({"prefill", demo_model(), "--tokens", "32", "--depth", "64"});
+  EXPECT_EQ(json.find("bench")->as_string(), "prefill");
+  EXPECT_EQ(json.find("depth")->as_integer(), 64);
+  expect_shares_agree(json, "flops_per_second", "ceiling_flops_per_second");
+  EXPECT_FALSE(json.find("ceiling_instruction")->as_string().empty());
+}
+
+TEST(Bench, MakesAShapeAndCountsItsExperts) {
+  const Json json = bench_json({"decode", "--shape", "third", "--format", "int4", "--tokens", "2",
+                                "--rows", "4", "--sequences", "2"});
+  EXPECT_EQ(json.find("shape")->as_string(), "third");
+  EXPECT_EQ(json.find("format")->as_string(), "int4");
+  EXPECT_EQ(json.find("formats")->find("routed_experts")->as_string(), "int4_group128");
+  EXPECT_EQ(json.find("formats")->find("lm_head")->as_string(), "bf16");
+  // Eight rows choose 42 of 64 experts when they choose evenly.
+  EXPECT_NEAR(number(json, "distinct_experts"), 42, 8);
+  const Json& step = *json.find("step_bytes");
+  const double total = number(step, "weights") + number(step, "experts") + number(step, "state") +
+                       number(step, "kv");
+  EXPECT_NEAR(number(json, "bytes_per_token"), total / 8, 1);
+}
+
+TEST(Bench, ShowsATable) {
+  const ProgramResult result =
+      bench({"decode", demo_model(), "--tokens", "2", "--repeat", "1", "--depth", "700"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* text : {"int4_group128: routed experts", "tok/s", "GB/s", "% ", "at depth 700"})
+    EXPECT_THAT(result.out, HasSubstr(text));
+}
+
+struct Refusal {
+  std::vector<std::string> arguments;
+  int exit_code;
+  const char* message;
+};
+
+TEST(Bench, RefusesNonsense) {
+  const std::vector<Refusal> refusals = {
+      {{}, 2, "WHAT"},
+      {{"encode", "--shape", "third"}, 2, "\"encode\" is neither decode nor prefill"},
+      {{"decode"}, 2, "neither a MODEL nor a --shape"},
+      {{"decode", "x", "--shape", "third"}, 2, "exclude each other"},
+      {{"decode", "x", "--format", "int4"}, 2, "belong to --shape"},
+      {{"prefill", "--shape", "third", "--rows", "2"}, 2, "belong to decode"},
+      {{"decode", "--shape", "third", "--tokens", "0"}, 2, "--tokens"},
+      {{"decode", "--shape", "third", "--rows", "17"}, 2, "--rows: 17 is outside [1, 16]"},
+      {{"decode", "--shape", "third", "--repeat", "0"}, 2, "--repeat"},
+      {{"decode", "--shape", "third", "--depth", "-1"}, 2, "--depth"},
+      {{"decode", "--shape", "fourth"}, 1, "shape: \"fourth\" is none of third, "},
+      {{"decode", "--shape", "third", "--format", "int5"}, 1, "format: \"int5\" is none of bf16"},
+      {{"decode", "--shape", "third", "--device", "abacus"}, 1, "abacus"},
+      {{"decode", "--shape", "third", "--unique-layers", "17"}, 1, "--unique-layers: 17 of 16"},
+      {{"decode", "--shape", "third", "--unique-layers", "3"}, 1, "no full attention layer"},
+      {{"decode", "--shape", "third", "--depth", "262144"}, 1, "262208 positions"},
+      {{"decode", "--shape", "qwen3.5-0.8b", "--head", "int4"}, 1, "--head: "},
+      {{"decode", "/nonexistent"}, 1, "/nonexistent"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const ProgramResult result = bench(refusal.arguments);
+    EXPECT_EQ(result.exit_code, refusal.exit_code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(refusal.message));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+// A quarter of a terabyte of weights and more of state fit on few machines.
+TEST(Bench, RefusesWhatDoesNotFitWithTheNumbers) {
+  const ProgramResult result = bench({"decode", "--shape", "qwen3.5-122b", "--format", "bf16",
+                                      "--sequences", "1024", "--depth", "200000"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("--shape qwen3.5-122b --format bf16 needs "));
+  EXPECT_THAT(result.err, HasSubstr("(weights 244 GB"));
+  EXPECT_THAT(result.err, HasSubstr("there is "));
+}
+
+}  // namespace
+}  // namespace pewter::cli_test
