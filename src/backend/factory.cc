@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/reference/reference_ops.h"
 #ifdef PEWTER_CUDA
+#include "backend/cuda/cuda_ceilings.h"
 #include "backend/cuda/cuda_ops.h"
 #endif
 
@@ -54,6 +55,10 @@ Result<Backend> make_backend(const BackendOptions& options) {
 
 Result<std::unique_ptr<Ceilings>> make_ceilings(const BackendOptions& options) {
   TRY_ASSIGN(const Backend backend, make_backend({.device = options.device, .threads = 1}));
+#ifdef PEWTER_CUDA
+  if (backend.name == "cuda")
+    return CudaCeilings::make(std::static_pointer_cast<CudaDevice>(backend.device));
+#endif
   // The reference computes on one thread, whatever it was given.
   const int threads = backend.name == "cpu-reference" ? 1 : options.threads;
   return std::unique_ptr<Ceilings>(std::make_unique<CpuCeilings>(threads));

@@ -29,6 +29,8 @@ Result<std::shared_ptr<CudaDevice>> CudaDevice::make() {
 }
 
 CudaDevice::~CudaDevice() {
+  for (const auto& [key, graph] : steps_)
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
@@ -119,6 +121,29 @@ void CudaDevice::store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
   cuda::pack_rows(stream_, w, index, row_begin, on_device);
   CUDA_CHECK(
       cudaStreamSynchronize(stream_));  // the caller's rows and the staging area are free again
+}
+
+void CudaDevice::run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) {
+  const auto [step, is_new] = steps_.try_emplace({owner, key}, nullptr);
+  if (is_new) return enqueue();  // kernels are loaded now, and not during a capture
+  if (step->second == nullptr) {
+    cudaGraph_t graph = nullptr;
+    CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    enqueue();
+    CUDA_CHECK(cudaStreamEndCapture(stream_, &graph));
+    CUDA_CHECK(cudaGraphInstantiate(&step->second, graph, 0));
+    CUDA_CHECK(cudaGraphDestroy(graph));
+  }
+  CUDA_CHECK(cudaGraphLaunch(step->second, stream_));
+}
+
+void CudaDevice::forget_steps(const void* owner) {
+  CUDA_CHECK(cudaStreamSynchronize(stream_));
+  std::erase_if(steps_, [owner](const auto& step) {
+    if (step.first.first != owner) return false;
+    if (step.second != nullptr) cudaGraphExecDestroy(step.second);
+    return true;
+  });
 }
 
 int64_t CudaDevice::kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const {

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <map>
 #include <mutex>
 
 #include "backend/device.h"
@@ -29,6 +30,10 @@ class CudaDevice final : public Device {
   int64_t stored_weight_bytes(const WeightSpec& spec) const override;
   int64_t kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const override;
 
+  // The first time a step runs as it comes, the second time it is captured as a graph.
+  void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override;
+  void forget_steps(const void* owner) override;
+
   cudaStream_t stream() const { return stream_; }
   int multiprocessors() const { return multiprocessors_; }
   // "NVIDIA H200, compute capability 9.0"
@@ -38,6 +43,7 @@ class CudaDevice final : public Device {
   CudaDevice() = default;
   cudaStream_t stream_ = nullptr;
   int multiprocessors_ = 0;
+  std::map<std::pair<const void*, uint64_t>, cudaGraphExec_t> steps_;  // null: seen once
   std::mutex staging_mutex_;
   Buffer staging_;  // canonical rows on their way into the tiled layout
   std::string description_;

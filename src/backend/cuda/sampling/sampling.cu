@@ -108,7 +108,7 @@ __device__ void write_top(const SampleRows& a, int row, const float* logits, dou
                           Shared& s) {
   Key last = ~Key{0}, mine = 0;
   bool stale = true;
-  for (int rank = 0; rank < kTopLogprobs; ++rank) {
+  for (int rank = 0; rank < a.parameters[row].top_logprobs; ++rank) {
     if (stale) {
       mine = 0;
       for (int token = threadIdx.x; token < a.vocab; token += kThreads) {
