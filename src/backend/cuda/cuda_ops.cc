@@ -4,7 +4,6 @@
 
 #include "backend/cuda/common/cuda_check.h"
 #include "backend/cuda/common/rows.h"
-#include "backend/cuda/moe/moe.h"
 #include "backend/cuda/sampling/sampling.h"
 
 namespace pewter {
@@ -42,6 +41,7 @@ StreamArgs dense(const __nv_bfloat16* x, int64_t x_stride, int64_t k, int64_t ro
   args.x_stride = x_stride;
   args.k = to_int(k);
   args.rows = to_int(rows);
+  args.source_rows = to_int(rows);
   return args;
 }
 
@@ -247,7 +247,7 @@ void CudaOps::attention(const AttentionArgs& args) {
     cuda::attend_plain(stream(), attend);
 }
 
-void CudaOps::route(const RouteArgs& args) {
+cuda::RouteRows CudaOps::router_logits(const RouteArgs& args) {
   const int64_t m = args.x.dim(0), hidden = args.x.dim(1), experts = args.router.n;
   cuda::norm_rows(stream(), {.x = args.x.data_as<float>(),
                              .x_stride = args.x.stride(0),
@@ -265,25 +265,27 @@ void CudaOps::route(const RouteArgs& args) {
   job.out_stride = experts + 1;
   job.output = StreamOutput::kF32;
   product(job);
-  cuda::route_rows(stream(), {.logits = scratch_.router_logits,
-                              .expert = args.expert.data_as<int32_t>(),
-                              .weight = args.weight.data_as<float>(),
-                              .shared_weight = args.shared_weight.data_as<float>(),
-                              .rows = to_int(m),
-                              .experts = to_int(experts),
-                              .top_k = to_int(args.expert.dim(1))});
+  return {.logits = scratch_.router_logits,
+          .expert = args.expert.data_as<int32_t>(),
+          .weight = args.weight.data_as<float>(),
+          .shared_weight = args.shared_weight.data_as<float>(),
+          .rows = to_int(m),
+          .experts = to_int(experts),
+          .top_k = to_int(args.expert.dim(1))};
 }
 
-void CudaOps::group(const TensorView& expert, int64_t experts) {
+void CudaOps::route(const RouteArgs& args) { cuda::route_rows(stream(), router_logits(args)); }
+
+cuda::GroupPairs CudaOps::grouping(const TensorView& expert, int64_t experts) const {
   const int64_t m = expert.dim(0);
-  cuda::group_pairs(stream(), {.expert = expert.data_as<int32_t>(),
-                               .rows = to_int(m),
-                               .experts = to_int(experts),
-                               .top_k = to_int(expert.dim(1)),
-                               .capacity = cuda::block_rows(m),
-                               .pairs = scratch_.pairs,
-                               .blocks = scratch_.blocks,
-                               .block_count = scratch_.block_count});
+  return {.expert = expert.data_as<int32_t>(),
+          .rows = to_int(m),
+          .experts = to_int(experts),
+          .top_k = to_int(expert.dim(1)),
+          .capacity = cuda::block_rows(m),
+          .pairs = scratch_.pairs,
+          .blocks = scratch_.blocks,
+          .block_count = scratch_.block_count};
 }
 
 void CudaOps::experts_up_grouped(const ExpertsUpArgs& args) {
@@ -303,8 +305,7 @@ void CudaOps::experts_up_grouped(const ExpertsUpArgs& args) {
   job.shared[0] = cuda::stack_of(args.shared_gate);
   job.shared[1] = cuda::stack_of(args.shared_up);
   job.shared_k = to_int(args.shared_gate.k);
-  job.shared_x = job.x;
-  job.shared_x_stride = job.x_stride;
+  job.shared_reads_x = true;
   job.shared_out = args.shared_hidden.data();
   job.shared_out_stride = args.shared_hidden.stride(0);
   product(job);
@@ -324,6 +325,8 @@ void CudaOps::experts_down_grouped(const ExpertsDownAddArgs& args) {
   job.max_blocks = to_int(cuda::most_blocks(m, args.down.count, top_k, cuda::block_rows(m)));
   job.shared[0] = cuda::stack_of(args.shared_down);
   job.shared_k = to_int(args.shared_down.k);
+  job.source_rows = to_int(m * top_k);
+  job.shared_rows = to_int(m);
   job.shared_x = bf16(args.shared_hidden);
   job.shared_x_stride = args.shared_hidden.stride(0);
   float* const shared_outputs = scratch_.expert_outputs + m * top_k * hidden;
@@ -344,19 +347,23 @@ void CudaOps::experts_down_grouped(const ExpertsDownAddArgs& args) {
 }
 
 void CudaOps::experts_up(const ExpertsUpArgs& args) {
-  group(args.expert, args.gate.count);
+  cuda::group_pairs(stream(), grouping(args.expert, args.gate.count));
   experts_up_grouped(args);
 }
 
 void CudaOps::experts_down_add(const ExpertsDownAddArgs& args) {
-  group(args.expert, args.down.count);
+  cuda::group_pairs(stream(), grouping(args.expert, args.down.count));
   experts_down_grouped(args);
 }
 
 // As the stages in turn, with one grouping for both products.
 void CudaOps::moe(const MoeArgs& args) {
-  route(args.route);
-  group(args.up.expert, args.up.gate.count);
+  const cuda::RouteRows rows = router_logits(args.route);
+  const cuda::GroupPairs pairs = grouping(args.up.expert, args.up.gate.count);
+  if (!cuda::route_and_group(stream(), rows, pairs)) {
+    cuda::route_rows(stream(), rows);
+    cuda::group_pairs(stream(), pairs);
+  }
   experts_up_grouped(args.up);
   experts_down_grouped(args.down);
 }
@@ -389,6 +396,7 @@ void CudaOps::logits(const LogitsArgs& args) {
   StreamArgs job =
       dense(bf16(args.hidden), args.hidden.stride(0), args.head.k, args.batch.logits_count);
   job.x_rows = args.batch.logits_rows;
+  job.source_rows = to_int(args.hidden.dim(0));
   job.w[job.stacks++] = cuda::stack_of(args.head);
   job.out = args.out.data();
   job.out_stride = args.out.stride(0);

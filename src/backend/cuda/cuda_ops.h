@@ -12,6 +12,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/delta/delta.h"
 #include "backend/cuda/linear/stream.h"
+#include "backend/cuda/moe/moe.h"
 #include "backend/ops.h"
 
 namespace pewter {
@@ -64,7 +65,9 @@ class CudaOps final : public Ops {
   void product(const cuda::StreamArgs& args);
   // RMSNorm of x's rows into scratch_.normed, [rows, width].
   void norm_into_scratch(const TensorView& x, const TensorView& weight, float epsilon);
-  void group(const TensorView& expert, int64_t experts);
+  // Norm and logits of the router; what is left of routing.
+  cuda::RouteRows router_logits(const RouteArgs& args);
+  cuda::GroupPairs grouping(const TensorView& expert, int64_t experts) const;
   void experts_up_grouped(const ExpertsUpArgs& args);
   void experts_down_grouped(const ExpertsDownAddArgs& args);
   cuda::DeltaArgs delta_args(const DeltaMixArgs& args) const;

@@ -17,9 +17,10 @@
 //
 // n is padded to 16 and k to 64 (int4: 128) with zeros (int4: with the zero code of scale 0).
 //
-//   scales  int4: [tiles][k / 128][16], 16-bit as stored or f32; fp8: [⌈n/128⌉][⌈k/128⌉] f32;
+//   scales  int4: [tiles][k / 128][16], outputs i and i + 8 side by side, as stored; fp8:
+//   [⌈n/128⌉][⌈k/128⌉];
 //           int8: [16 · tiles] f32
-//   zeros   int4 with zero points: [tiles][k / 128][16] u8
+//   zeros   int4 with zero points: [tiles][k / 128][16] u8, in the order of the scales
 #pragma once
 
 #include <cstdint>

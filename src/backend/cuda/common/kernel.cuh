@@ -27,8 +27,10 @@ __device__ inline void wait_for_inputs() { asm volatile("griddepcontrol.wait;" :
 __device__ inline void start_next() { asm volatile("griddepcontrol.launch_dependents;"); }
 #endif
 
+enum class Start { kEarly, kInOrder };
+
 template <typename... Parameters, typename... Arguments>
-void launch(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
+void launch(Start start, cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
@@ -39,8 +41,14 @@ void launch(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.numAttrs = start == Start::kEarly ? 1 : 0;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+}
+template <typename... Parameters, typename... Arguments>
+void launch(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
+            void (*kernel)(Parameters...), Arguments&&... arguments) {
+  launch(Start::kEarly, stream, grid, block, shared_bytes, kernel,
+         std::forward<Arguments>(arguments)...);
 }
 
 __device__ inline float to_float(float x) { return x; }

@@ -29,7 +29,61 @@ __global__ void embed_kernel(const __grid_constant__ EmbedRows a) {
                                     : tiled_bf16(a.table, a.tokens[row], i);
 }
 
-__global__ void __launch_bounds__(kThreads) norm_kernel(const __grid_constant__ NormRows a) {
+constexpr int kNormThreads = 512, kNormQuads = 4;  // a thread's: rows up to 8,192 stay in registers
+
+__device__ inline float4 norm_input(const NormRows& a, int64_t row, int i) {
+  const int64_t at = row * a.x_stride + i;
+  if (a.x != nullptr) return *reinterpret_cast<const float4*>(a.x + at);
+  const uint2 bits = *reinterpret_cast<const uint2*>(a.x_bf16 + at);
+  return make_float4(__uint_as_float(bits.x << 16), __uint_as_float(bits.x & 0xFFFF0000u),
+                     __uint_as_float(bits.y << 16), __uint_as_float(bits.y & 0xFFFF0000u));
+}
+
+__device__ inline uint32_t pack_bf16(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&both);
+}
+
+// Rows whose width is a multiple of four.
+__global__ void __launch_bounds__(kNormThreads) norm_kernel(const __grid_constant__ NormRows a) {
+  __shared__ float scratch[kWarp];
+  start_next();
+  float4 weight[kNormQuads];
+#pragma unroll
+  for (int j = 0; j < kNormQuads; ++j) {
+    const int i = 4 * (static_cast<int>(threadIdx.x) + j * kNormThreads);
+    if (i < a.width) weight[j] = *reinterpret_cast<const float4*>(a.weight + i);
+  }
+  wait_for_inputs();
+  const int64_t row = blockIdx.x;
+  float4 x[kNormQuads];
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < kNormQuads; ++j) {
+    const int i = 4 * (static_cast<int>(threadIdx.x) + j * kNormThreads);
+    if (i < a.width) x[j] = norm_input(a, row, i);
+  }
+#pragma unroll
+  for (int j = 0; j < kNormQuads; ++j) {
+    const int i = 4 * (static_cast<int>(threadIdx.x) + j * kNormThreads);
+    if (i < a.width)
+      sum += fmaf(x[j].x, x[j].x, x[j].y * x[j].y) + fmaf(x[j].z, x[j].z, x[j].w * x[j].w);
+  }
+  const float mean = block_sum(sum, scratch) / static_cast<float>(a.width);
+  const float scale = 1.0f / sqrtf(mean + a.epsilon);
+#pragma unroll
+  for (int j = 0; j < kNormQuads; ++j) {
+    const int i = 4 * (static_cast<int>(threadIdx.x) + j * kNormThreads);
+    if (i >= a.width) continue;
+    const uint2 four = {
+        pack_bf16(x[j].x * scale * (1.0f + weight[j].x), x[j].y * scale * (1.0f + weight[j].y)),
+        pack_bf16(x[j].z * scale * (1.0f + weight[j].z), x[j].w * scale * (1.0f + weight[j].w))};
+    *reinterpret_cast<uint2*>(a.out + row * a.out_stride + i) = four;
+  }
+}
+
+// Any width.
+__global__ void __launch_bounds__(kThreads) odd_norm_kernel(const __grid_constant__ NormRows a) {
   __shared__ float scratch[kWarp];
   start_next();
   wait_for_inputs();
@@ -70,7 +124,13 @@ void embed_rows(cudaStream_t stream, const EmbedRows& args) {
 }
 
 void norm_rows(cudaStream_t stream, const NormRows& args) {
-  launch(stream, dim3(static_cast<unsigned>(args.rows)), dim3(kThreads), 0, norm_kernel, args);
+  const dim3 grid(static_cast<unsigned>(args.rows));
+  const bool whole = args.width % 4 == 0 && args.x_stride % 4 == 0 && args.out_stride % 4 == 0 &&
+                     args.width <= 4 * kNormThreads * kNormQuads;
+  if (whole)
+    launch(stream, grid, dim3(kNormThreads), 0, norm_kernel, args);
+  else
+    launch(stream, grid, dim3(kThreads), 0, odd_norm_kernel, args);
 }
 
 void add_values(cudaStream_t stream, const float* from, float* to, int64_t count) {

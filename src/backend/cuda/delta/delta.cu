@@ -191,7 +191,6 @@ __global__ void __launch_bounds__(kRuleThreads) rule_kernel(const __grid_constan
   extern __shared__ __align__(16) unsigned char shared_memory[];
   Chunk& chunk = *reinterpret_cast<Chunk*>(shared_memory);
   start_next();
-  wait_for_inputs();
   const int head = blockIdx.x, dk = a.key_dim, dv = a.value_dim;
   const Part part = part_of(a, blockIdx.y);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -212,6 +211,7 @@ __global__ void __launch_bounds__(kRuleThreads) rule_kernel(const __grid_constan
       for (int c = 0; c < 4; ++c) s[i][c] = inside && column + c < dv ? from[c] : 0.0f;
     }
   }
+  wait_for_inputs();  // the state was written by another step, long done
   const auto store = [&] {
 #pragma unroll
     for (int i = 0; i < kKeySteps; ++i) {
@@ -264,7 +264,10 @@ void delta_mix(cudaStream_t stream, const DeltaArgs& args) {
   (void)prepared;
   const int threads = args.channels() + args.value_heads;
   const auto sequences = static_cast<unsigned>(args.sequences);
-  launch(stream, dim3(static_cast<unsigned>((threads + 127) / 128), sequences), dim3(128), 0,
+  // The rule reads the state before it waits: safe behind a step, which begins with a copy that
+  // waits for all before it, and behind this launch in order when there was none.
+  launch(args.slot == nullptr ? Start::kInOrder : Start::kEarly, stream,
+         dim3(static_cast<unsigned>((threads + 127) / 128), sequences), dim3(128), 0,
          convolution_kernel, args);
   launch(stream, dim3(static_cast<unsigned>(args.value_heads), sequences), dim3(kRuleThreads),
          sizeof(Chunk), rule_kernel, args);

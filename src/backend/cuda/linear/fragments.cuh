@@ -14,8 +14,21 @@ constexpr int kBatch = 8;
 
 struct Batch8 {
   uint4 w[kBatch];
-  uint32_t scales[2];  // int4: a lane's two of the batch's 4 × 16 scales; fp8: lanes 0, 1 hold one
-  uint32_t zeros;      // int4: a lane's two zero points
+  // int4: lane 8·group + i holds what belongs to outputs i and i + 8 of that group: two scales (one
+  // word if they are 16-bit) and two zero points. fp8: lane b holds the scale of block b.
+  uint32_t scales[2];
+  uint32_t zeros;
+};
+
+// A lane's place: outputs g and g + 8 of a tile, columns 2t and 2t + 1. The warp's number comes
+// from one lane, so that the compiler knows that all lanes branch alike.
+struct Lane {
+  int lane, warp, g, t;
+  __device__ Lane()
+      : lane(threadIdx.x % kWarp),
+        warp(__shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarp, 0)),
+        g(lane / 4),
+        t(lane % 4) {}
 };
 
 // Records that belong together: a group of int4, a block of fp8, 64 inputs of bf16.
@@ -44,8 +57,7 @@ __device__ inline float scale_value(const void* scales, DType dtype, int64_t at)
 
 // Requests records [record, min(record + kBatch, end)) of a tile and what belongs to them.
 __device__ inline void load_batch(const TileStack& w, int64_t index, int tile, int record, int end,
-                                  Batch8& batch) {
-  const int lane = threadIdx.x % kWarp;
+                                  int lane, Batch8& batch) {
   const uint4* from = w.values + index * w.value_stride +
                       (static_cast<int64_t>(tile) * w.records + record) * kWarp + lane;
 #pragma unroll
@@ -83,6 +95,12 @@ __device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint3
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// bf16 128 + code, twice: the code's four bits under an exponent that gives them the unit 1.
+__device__ inline uint32_t bf16x2_of_codes(uint32_t codes, uint32_t mask, uint32_t exponent) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(d) : "r"(codes), "r"(mask), "r"(exponent));
+  return d;
+}
 __device__ inline uint32_t bf16x2_subtract(uint32_t a, uint32_t b) {
   const __nv_bfloat162 d = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&a),
                                    *reinterpret_cast<const __nv_bfloat162*>(&b));
@@ -100,66 +118,84 @@ __device__ inline uint32_t bf16x2_of_e4m3(uint32_t codes) {
   return *reinterpret_cast<const uint32_t*>(&d);
 }
 
-// Eight or sixteen consecutive inputs of the rows of one 8-column operand; zeros for a row that is
-// not there.
-struct Inputs {
-  const __nv_bfloat16* row = nullptr;  // of this lane's column, or null
-  template <int kCount>
-  __device__ void load(int64_t k, uint4 (&to)[kCount]) const {
-    const auto* from = reinterpret_cast<const uint4*>(row + k);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) to[i] = row != nullptr ? from[i] : make_uint4(0, 0, 0, 0);
+// Consecutive inputs of this lane's column of an operand, from shared memory or from memory.
+template <bool kShared>
+struct Inputs;
+template <>
+struct Inputs<true> {
+  uint32_t row = 0;  // address in shared memory
+  __device__ void set(const __nv_bfloat16* at) {
+    row = static_cast<uint32_t>(__cvta_generic_to_shared(at));
   }
+  __device__ uint4 load(int k) const {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(row + 2 * k));
+    return v;
+  }
+};
+template <>
+struct Inputs<false> {
+  const __nv_bfloat16* row = nullptr;
+  __device__ void set(const __nv_bfloat16* at) { row = at; }
+  __device__ uint4 load(int k) const { return *reinterpret_cast<const uint4*>(row + k); }
 };
 
 // Adds a batch's products to acc: acc[j] is the 16 × 8 tile of outputs times the j-th eight rows.
-template <int kTiles>
+template <int kTiles, bool kShared>
 __device__ inline void consume_int4(const TileStack& w, const Batch8& batch, int record, int end,
-                                    const Inputs (&x)[kTiles], float (&acc)[kTiles][4]) {
-  const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
+                                    const Lane& at, const Inputs<kShared> (&x)[kTiles],
+                                    float (&acc)[kTiles][4]) {
+  constexpr uint32_t kAll = 0xFFFFFFFFu;
+  float two_scales[2];
+  if (w.scale_dtype == DType::kF32) {
+    two_scales[0] = __uint_as_float(batch.scales[0]);
+    two_scales[1] = __uint_as_float(batch.scales[1]);
+  } else if (w.scale_dtype == DType::kBF16) {
+    two_scales[0] = __uint_as_float(batch.scales[0] << 16);
+    two_scales[1] = __uint_as_float(batch.scales[0] & 0xFFFF0000u);
+  } else {
+    const float2 both = __half22float2(*reinterpret_cast<const __half2*>(&batch.scales[0]));
+    two_scales[0] = both.x;
+    two_scales[1] = both.y;
+  }
+  const bool has_zeros = w.zeros != nullptr;
+  uint32_t mask = 0x000F000Fu, exponent = 0x43004300u;  // in registers: one instruction takes both
+  asm volatile("" : "+r"(mask), "+r"(exponent));
+  const int base = 64 * record + 16 * at.t;
 #pragma unroll
   for (int group = 0; group < kBatch / 2; ++group) {
     if (record + 2 * group >= end) break;
-    float scale[2];
-    uint32_t zero[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {  // outputs g and g + 8
-      const int from = group * 8 + half * 4 + g / 2;
-      const uint32_t low = __shfl_sync(0xFFFFFFFFu, batch.scales[0], from);
-      if (w.scale_dtype == DType::kF32) {
-        const uint32_t high = __shfl_sync(0xFFFFFFFFu, batch.scales[1], from);
-        scale[half] = __uint_as_float(g % 2 == 0 ? low : high);
-      } else {
-        const uint32_t bits = g % 2 == 0 ? low & 0xFFFFu : low >> 16;
-        scale[half] = w.scale_dtype == DType::kBF16
-                          ? __uint_as_float(bits << 16)
-                          : __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
-      }
-      uint32_t code = 8;
-      if (w.zeros != nullptr) {
-        const uint32_t both = __shfl_sync(0xFFFFFFFFu, batch.zeros, from);
-        code = g % 2 == 0 ? both & 0xFFu : both >> 8;
-      }
-      zero[half] = (0x4300u | code) * 0x00010001u;  // 128 + zero point, twice
+    const int from = group * 8 + at.g;
+    const float scale[2] = {__shfl_sync(kAll, two_scales[0], from),
+                            __shfl_sync(kAll, two_scales[1], from)};
+    uint32_t zero[2] = {0x43084308u, 0x43084308u};  // 128 + zero point, twice
+    if (has_zeros) {
+      const uint32_t both = __shfl_sync(kAll, batch.zeros, from);
+      zero[0] = (0x4300u | (both & 0xFFu)) * 0x00010001u;
+      zero[1] = (0x4300u | both >> 8) * 0x00010001u;
     }
     float sum[kTiles][4] = {};
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uint4& word = batch.w[2 * group + i];
-      uint4 b[kTiles][2];
-#pragma unroll
-      for (int j = 0; j < kTiles; ++j) x[j].load(64 * (record + 2 * group + i) + 16 * t, b[j]);
       const uint32_t words[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll
-      for (int s = 0; s < 4; ++s) {
-        uint32_t a[4];
+      for (int half = 0; half < 2; ++half) {
+        uint4 b[kTiles];
 #pragma unroll
-        for (int p = 0; p < 4; ++p)  // bf16 128 + code is 0x4300 | code; the difference is exact
-          a[p] = bf16x2_subtract((words[s] >> (4 * p) & 0x000F000Fu) | 0x43004300u, zero[p % 2]);
+        for (int j = 0; j < kTiles; ++j) b[j] = x[j].load(base + 64 * (2 * group + i) + 8 * half);
 #pragma unroll
-        for (int j = 0; j < kTiles; ++j) {
-          const uint4& two = b[j][s / 2];
-          multiply_add(sum[j], a, s % 2 == 0 ? two.x : two.z, s % 2 == 0 ? two.y : two.w);
+        for (int s = 0; s < 2; ++s) {
+          uint32_t a[4];
+#pragma unroll
+          for (int p = 0; p < 4; ++p)  // the difference of bf16 integers is exact
+            a[p] = bf16x2_subtract(bf16x2_of_codes(words[2 * half + s] >> (4 * p), mask, exponent),
+                                   zero[p % 2]);
+#pragma unroll
+          for (int j = 0; j < kTiles; ++j)
+            multiply_add(sum[j], a, s == 0 ? b[j].x : b[j].z, s == 0 ? b[j].y : b[j].w);
         }
       }
     }
@@ -170,10 +206,9 @@ __device__ inline void consume_int4(const TileStack& w, const Batch8& batch, int
   }
 }
 
-template <int kTiles>
-__device__ inline void consume_fp8(const Batch8& batch, int record, int end,
-                                   const Inputs (&x)[kTiles], float (&acc)[kTiles][4]) {
-  const int t = threadIdx.x % 4;
+template <int kTiles, bool kShared>
+__device__ inline void consume_fp8(const Batch8& batch, int record, int end, const Lane& at,
+                                   const Inputs<kShared> (&x)[kTiles], float (&acc)[kTiles][4]) {
 #pragma unroll
   for (int block = 0; block < kBatch / 4; ++block) {
     if (record + 4 * block >= end) break;
@@ -183,17 +218,17 @@ __device__ inline void consume_fp8(const Batch8& batch, int record, int end,
     for (int i = 0; i < 4; ++i) {
       if (record + 4 * block + i >= end) break;  // k may end inside a block
       const uint4& word = batch.w[4 * block + i];
-      uint4 b[kTiles][1];
+      uint4 b[kTiles];
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) x[j].load(32 * (record + 4 * block + i) + 8 * t, b[j]);
+      for (int j = 0; j < kTiles; ++j) b[j] = x[j].load(32 * (record + 4 * block + i) + 8 * at.t);
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
         const uint32_t low = s == 0 ? word.x : word.z, high = s == 0 ? word.y : word.w;
-        const uint32_t a[4] = {bf16x2_of_e4m3(low & 0xFFFFu), bf16x2_of_e4m3(low >> 16),
-                               bf16x2_of_e4m3(high & 0xFFFFu), bf16x2_of_e4m3(high >> 16)};
+        const uint32_t a[4] = {bf16x2_of_e4m3(low), bf16x2_of_e4m3(low >> 16), bf16x2_of_e4m3(high),
+                               bf16x2_of_e4m3(high >> 16)};
 #pragma unroll
         for (int j = 0; j < kTiles; ++j)
-          multiply_add(sum[j], a, s == 0 ? b[j][0].x : b[j][0].z, s == 0 ? b[j][0].y : b[j][0].w);
+          multiply_add(sum[j], a, s == 0 ? b[j].x : b[j].z, s == 0 ? b[j].y : b[j].w);
       }
     }
 #pragma unroll
@@ -203,39 +238,41 @@ __device__ inline void consume_fp8(const Batch8& batch, int record, int end,
   }
 }
 
-template <int kTiles>
-__device__ inline void consume_bf16(const Batch8& batch, int record, int end,
-                                    const Inputs (&x)[kTiles], float (&acc)[kTiles][4]) {
-  const int t = threadIdx.x % 4;
+template <int kTiles, bool kShared>
+__device__ inline void consume_bf16(const Batch8& batch, int record, int end, const Lane& at,
+                                    const Inputs<kShared> (&x)[kTiles], float (&acc)[kTiles][4]) {
 #pragma unroll
   for (int block = 0; block < kBatch / 4; ++block) {
     if (record + 4 * block >= end) break;
-    uint4 b[kTiles][2];
 #pragma unroll
-    for (int j = 0; j < kTiles; ++j) x[j].load(64 * (record / 4 + block) + 16 * t, b[j]);
+    for (int half = 0; half < 2; ++half) {
+      uint4 b[kTiles];
 #pragma unroll
-    for (int s = 0; s < 4; ++s) {
-      const uint4& word = batch.w[4 * block + s];
-      const uint32_t a[4] = {word.x, word.y, word.z, word.w};
+      for (int j = 0; j < kTiles; ++j)
+        b[j] = x[j].load(64 * (record / 4 + block) + 16 * at.t + 8 * half);
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        const uint4& two = b[j][s / 2];
-        multiply_add(acc[j], a, s % 2 == 0 ? two.x : two.z, s % 2 == 0 ? two.y : two.w);
+      for (int s = 0; s < 2; ++s) {
+        const uint4& word = batch.w[4 * block + 2 * half + s];
+        const uint32_t a[4] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j)
+          multiply_add(acc[j], a, s == 0 ? b[j].x : b[j].z, s == 0 ? b[j].y : b[j].w);
       }
     }
   }
 }
 
-template <int kTiles>
+template <int kTiles, bool kShared>
 __device__ inline void consume(const TileStack& w, const Batch8& batch, int record, int end,
-                               const Inputs (&x)[kTiles], float (&acc)[kTiles][4]) {
+                               const Lane& at, const Inputs<kShared> (&x)[kTiles],
+                               float (&acc)[kTiles][4]) {
   switch (w.format) {
     case WeightFormat::kInt4Group128:
-      return consume_int4<kTiles>(w, batch, record, end, x, acc);
+      return consume_int4<kTiles, kShared>(w, batch, record, end, at, x, acc);
     case WeightFormat::kFp8Block128:
-      return consume_fp8<kTiles>(batch, record, end, x, acc);
+      return consume_fp8<kTiles, kShared>(batch, record, end, at, x, acc);
     default:
-      return consume_bf16<kTiles>(batch, record, end, x, acc);
+      return consume_bf16<kTiles, kShared>(batch, record, end, at, x, acc);
   }
 }
 

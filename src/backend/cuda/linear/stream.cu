@@ -2,12 +2,13 @@
 //
 // Split of work: a unit is 16 outputs of one matrix (gated: 16 of the gate and the same 16 of the
 // up matrix) times one block of up to 8·kTiles rows. Blocks of 8 warps take contiguous ranges of
-// units, row blocks outermost, so that the rows, held in shared memory, are fetched once; the 8
-// warps share a unit's inputs and add their sums in warp order. How k is cut depends on k and the
-// format alone: a row's bits do not depend on its neighbours. Bytes: weights once per row block; x
-// from L2 once per block of threads; results. Precision: bf16 rows, exact weights (fragments.cuh),
-// f32 sums. Limits: memory while rows are few. Each warp has its next 4 KiB of weights on the way
-// while it works on the last, and the first are requested before the kernel before has ended.
+// units, row blocks outermost; the rows lie in shared memory, all of them where they fit, else
+// those of the row block at hand. The 8 warps share a unit's inputs and add their sums in warp
+// order. How k is cut depends on k and the format alone: a row's bits do not depend on its
+// neighbours. Bytes: weights once per row block; x from L2 once per block of threads; results.
+// Precision: bf16 rows, exact weights (fragments.cuh), f32 sums.
+// Limits: memory while rows are few. Each warp has its next 4 KiB of weights on the way while it
+// works on the last, and the first are requested before the kernel before has ended.
 
 #include "backend/cuda/linear/fragments.cuh"
 #include "backend/cuda/linear/stream.h"
@@ -25,20 +26,18 @@ __host__ __device__ constexpr bool is_gated(StreamOutput output) {
   return output == StreamOutput::kGatedBF16;
 }
 
-// The unit a block of threads works on.
-struct Unit {
-  TileStack const* w[2];  // gated: gate, up
-  int64_t index;          // of the matrix in its stack
-  int tile, block;
-};
+// Where the rows are while a block of threads works.
+enum class Rows { kAllShared, kBlockShared, kMemory };
 
-__device__ inline int stack_tiles(const StreamArgs& a) {
-  int tiles = a.w[0].tiles;
-  if (a.blocks != nullptr) return max(tiles, a.shared[0].tiles);
-  if (!is_gated(a.output))
-    for (int i = 1; i < a.stacks; ++i) tiles += a.w[i].tiles;
-  return tiles;
-}
+// The unit a block of threads works on: indexes into the shared copy of the stacks.
+struct Unit {
+  int stack, index, tile, block;
+};
+constexpr int kSharedStack = StreamArgs::kMaxStacks;  // the shared expert's come behind the others
+
+struct Plan {
+  TileStack stacks[StreamArgs::kMaxStacks + 2];
+};
 
 __device__ inline RowBlock row_block(const StreamArgs& a, int block, int capacity) {
   if (a.blocks != nullptr) return a.blocks[block];
@@ -46,66 +45,65 @@ __device__ inline RowBlock row_block(const StreamArgs& a, int block, int capacit
   return {0, begin, min(capacity, a.rows - begin)};
 }
 
-template <int kTiles>
-__device__ inline Unit unit_at(const StreamArgs& a, int unit, int tiles) {
-  Unit u;
-  u.block = unit / tiles;
-  u.tile = unit % tiles;
-  u.index = 0;
+__device__ inline Unit unit_at(const StreamArgs& a, const Plan& plan, int unit, int tiles) {
+  Unit u{0, 0, unit % tiles, unit / tiles};
   if (a.blocks != nullptr) {
     const int matrix = a.blocks[u.block].matrix;
+    u.stack = matrix < 0 ? kSharedStack : 0;
     u.index = max(matrix, 0);
-    u.w[0] = matrix < 0 ? &a.shared[0] : &a.w[0];
-    u.w[1] = matrix < 0 ? &a.shared[1] : &a.w[1];
-    return u;
+  } else if (!is_gated(a.output)) {
+    while (u.tile >= plan.stacks[u.stack].tiles) u.tile -= plan.stacks[u.stack++].tiles;
   }
-  u.w[0] = &a.w[0];
-  u.w[1] = &a.w[1];
-  if (!is_gated(a.output))
-    for (int i = 0; i + 1 < a.stacks && u.tile >= u.w[0]->tiles; ++i) {
-      u.tile -= u.w[0]->tiles;
-      ++u.w[0];
-    }
   return u;
 }
 
-// Where the warps are in their stream: batches of a slice of k, of one or two matrices, of a unit.
+// Where a warp is in its stream: batches of a slice of k, of one or two matrices, of a unit.
 struct Cursor {
   int unit, part;   // part 1: the up matrix
   int record, end;  // of this warp's slice
 };
 
-__device__ inline void begin_slice(const TileStack& w, int tile, Cursor& at) {
-  const int unit = record_unit(w.format), warp = threadIdx.x / kWarp;
+__device__ inline void begin_slice(const TileStack& w, int tile, int warp, Cursor& at) {
+  const int unit = record_unit(w.format);
   const int blocks = (w.records + unit - 1) / unit;
   at.record = warp * blocks / kWarps * unit;
   // The shared expert may have fewer outputs than the others: a tile it lacks is an empty slice.
   at.end = tile < w.tiles ? min((warp + 1) * blocks / kWarps * unit, w.records) : at.record;
 }
 
-// Copies the block's rows, padded with zeros to `width`, into shared memory.
-__device__ inline void stage_rows(const StreamArgs& a, const RowBlock& block, int width,
+// Which row of x (or, behind a.source_rows, of shared_x) row r of a block reads.
+__device__ inline int source_row(const StreamArgs& a, const RowBlock& block, int r) {
+  const int row = block.begin + r;
+  if (a.blocks == nullptr) return a.x_rows != nullptr ? a.x_rows[row] : row;
+  if (block.matrix < 0) return a.shared_reads_x ? row : a.source_rows + row;
+  return a.pairs[row] / a.pairs_per_row;
+}
+__device__ inline const __nv_bfloat16* source_pointer(const StreamArgs& a, int source) {
+  return source < a.source_rows ? a.x + source * a.x_stride
+                                : a.shared_x + (source - a.source_rows) * a.shared_x_stride;
+}
+
+// Copies rows, padded with zeros to `width`, into shared memory: those of a block, or, without one,
+// the sources in order.
+__device__ inline void stage_rows(const StreamArgs& a, const RowBlock* block, int count, int width,
                                   __nv_bfloat16* rows) {
-  const bool shared = a.blocks != nullptr && block.matrix < 0;
-  const __nv_bfloat16* x = shared ? a.shared_x : a.x;
-  const int64_t stride = shared ? a.shared_x_stride : a.x_stride;
-  const int k = shared ? a.shared_k : a.k;
-  const bool whole = k % 8 == 0 && stride % 8 == 0;
-  for (int r = 0; r < block.count; ++r) {
-    int64_t source = block.begin + r;
-    if (a.blocks != nullptr && !shared)
-      source = a.pairs[block.begin + r] / a.pairs_per_row;
-    else if (a.x_rows != nullptr)
-      source = a.x_rows[source];
-    const __nv_bfloat16* from = x + source * stride;
+  constexpr int kPiece = kWarp * 8;
+  const int pieces = (width + kPiece - 1) / kPiece, warp = threadIdx.x / kWarp;
+  const int lane = threadIdx.x % kWarp;
+  for (int i = warp; i < count * pieces; i += kWarps) {
+    const int r = i / pieces, at = i % pieces * kPiece + lane * 8;
+    const int source = block == nullptr ? r : source_row(a, *block, r);
+    const int k = source < a.source_rows ? a.k : a.shared_k;
+    const int64_t stride = source < a.source_rows ? a.x_stride : a.shared_x_stride;
+    const __nv_bfloat16* from = source_pointer(a, source);
     __nv_bfloat16* to = rows + r * (width + kRowPadding);
-    if (whole) {
-      for (int i = threadIdx.x * 8; i < width; i += kThreads * 8)
-        *reinterpret_cast<uint4*>(to + i) =
-            i < k ? *reinterpret_cast<const uint4*>(from + i) : make_uint4(0, 0, 0, 0);
+    if (at >= width) continue;
+    if (k % 8 == 0 && stride % 8 == 0) {
+      *reinterpret_cast<uint4*>(to + at) =
+          at < k ? *reinterpret_cast<const uint4*>(from + at) : make_uint4(0, 0, 0, 0);
     } else {
-      for (int i = threadIdx.x; i < width; i += kThreads)
-        to[i] = i < k ? from[i] : __float2bfloat16(0.0f);
+      for (int j = at; j < min(at + 8, width); ++j)
+        to[j] = j < k ? from[j] : __float2bfloat16(0.0f);
     }
   }
 }
@@ -121,27 +119,29 @@ __device__ inline float total_of(const float* sums, int output, int row) {
 }
 
 template <int kTiles>
-__device__ inline void write_outputs(const StreamArgs& a, const Unit& u, const RowBlock& block,
-                                     const float* sums) {
+__device__ inline void write_outputs(const StreamArgs& a, const TileStack& w, int tile,
+                                     const RowBlock& block, const float* sums) {
   for (int i = threadIdx.x; i < 16 * block.count; i += kThreads) {
-    const int output = i % 16, r = i / 16, n = u.tile * 16 + output;
-    if (n >= u.w[0]->n) continue;
-    float value = total_of<kTiles>(sums, output, r);
-    if (is_gated(a.output))
-      value = silu(value) * total_of<kTiles>(sums + kWarps * 16 * 8 * kTiles, output, r);
+    const int output = i % 16, r = i / 16, n = tile * 16 + output;
+    if (n >= w.n) continue;
     const bool shared = a.blocks != nullptr && block.matrix < 0;
     int64_t row = block.begin + r;
     if (a.blocks != nullptr && !shared) row = a.pairs[row];
-    const int64_t column = u.w[0]->out_column + n;
+    const int64_t column = w.out_column + n;
     const int64_t at = row * (shared ? a.shared_out_stride : a.out_stride) + column;
     void* out = shared ? a.shared_out : a.out;
+    float before = 0;
+    if (a.output == StreamOutput::kAddF32) before = a.residual[row * a.residual_stride + column];
+    float value = total_of<kTiles>(sums, output, r);
     switch (a.output) {
-      case StreamOutput::kBF16:
       case StreamOutput::kGatedBF16:
+        value = silu(value) * total_of<kTiles>(sums + kWarps * 16 * 8 * kTiles, output, r);
+        [[fallthrough]];
+      case StreamOutput::kBF16:
         static_cast<__nv_bfloat16*>(out)[at] = __float2bfloat16(value);
         break;
       case StreamOutput::kAddF32:
-        a.residual[row * a.residual_stride + column] += value;
+        a.residual[row * a.residual_stride + column] = before + value;
         static_cast<float*>(out)[at] = value;
         break;
       case StreamOutput::kF32:
@@ -151,20 +151,37 @@ __device__ inline void write_outputs(const StreamArgs& a, const Unit& u, const R
   }
 }
 
+// Sums are kept twice where there is room: the next unit's while the last one's are added up.
 template <int kTiles>
+constexpr int kBuffers = kTiles <= 2 ? 2 : 1;
+template <int kTiles>
+constexpr int kSums = kWarps * 16 * 8 * kTiles;
+
+template <int kTiles, bool kShared>
 __global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
-    stream_kernel(const __grid_constant__ StreamArgs a, int width) {
+    stream_kernel(const __grid_constant__ StreamArgs a, Rows where, int width) {
   extern __shared__ __align__(16) unsigned char shared_memory[];
+  __shared__ Plan plan;
   const int parts = is_gated(a.output) ? 2 : 1;
-  constexpr int kSums = kWarps * 16 * 8 * kTiles;
   auto* const sums = reinterpret_cast<float*>(shared_memory);
-  auto* const rows = reinterpret_cast<__nv_bfloat16*>(sums + parts * kSums);
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, g = lane / 4, t = lane % 4;
+  auto* const rows =
+      reinterpret_cast<__nv_bfloat16*>(sums + kBuffers<kTiles> * parts * kSums<kTiles>);
+  const Lane me;
 
   start_next();
+  // Stacks are indexed at run time: from shared memory that costs no trip to the constants.
+  if (threadIdx.x < StreamArgs::kMaxStacks + 2)
+    plan.stacks[threadIdx.x] = threadIdx.x < StreamArgs::kMaxStacks
+                                   ? a.w[threadIdx.x]
+                                   : a.shared[threadIdx.x - StreamArgs::kMaxStacks];
+  __syncthreads();
   const bool dense = a.blocks == nullptr;
   if (!dense) wait_for_inputs();  // the blocks themselves are an input
-  const int tiles = stack_tiles(a);
+  int tiles = plan.stacks[0].tiles;
+  if (!dense)
+    tiles = max(tiles, plan.stacks[kSharedStack].tiles);
+  else if (parts == 1)
+    for (int i = 1; i < a.stacks; ++i) tiles += plan.stacks[i].tiles;
   const int row_blocks = dense ? (a.rows + 8 * kTiles - 1) / (8 * kTiles) : *a.block_count;
   const int units = tiles * row_blocks;
   const int first = static_cast<int>(static_cast<int64_t>(blockIdx.x) * units / gridDim.x);
@@ -175,46 +192,44 @@ __global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
   }
 
   Cursor at{first, 0, 0, 0};
-  Unit unit = unit_at<kTiles>(a, first, tiles);
-  begin_slice(*unit.w[0], unit.tile, at);
+  Unit unit = unit_at(a, plan, first, tiles);
+  begin_slice(plan.stacks[unit.stack], unit.tile, me.warp, at);
   Batch8 current;
-  load_batch(*unit.w[0], unit.index, unit.tile, at.record, at.end, current);
+  load_batch(plan.stacks[unit.stack], unit.index, unit.tile, at.record, at.end, me.lane, current);
   if (dense) wait_for_inputs();
+  if (where == Rows::kAllShared) {
+    stage_rows(a, nullptr, a.source_rows + a.shared_rows, width, rows);
+    __syncthreads();
+  }
 
   RowBlock block{};
-  Inputs x[kTiles];
+  Inputs<kShared> x[kTiles];
   float acc[kTiles][4] = {};
   bool new_block = true;
+  int buffer = 0;
   while (true) {
     if (new_block) {
       block = row_block(a, unit.block, 8 * kTiles);
-      if (width > 0) {
+      if (where == Rows::kBlockShared) {
         __syncthreads();
-        stage_rows(a, block, width, rows);
+        stage_rows(a, &block, block.count, width, rows);
         __syncthreads();
       }
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
-        const int r = 8 * j + g;
-        if (r >= block.count) {
-          x[j].row = nullptr;
-        } else if (width > 0) {
-          x[j].row = rows + r * (width + kRowPadding);
-        } else {
-          const bool shared = !dense && block.matrix < 0;
-          int64_t source = block.begin + r;
-          if (!dense && !shared)
-            source = a.pairs[source] / a.pairs_per_row;
-          else if (a.x_rows != nullptr)
-            source = a.x_rows[source];
-          x[j].row = shared ? a.shared_x + source * a.shared_x_stride : a.x + source * a.x_stride;
-        }
+        // A column without a row of its own repeats the first: nobody looks at its sums.
+        const int r = 8 * j + me.g < block.count ? 8 * j + me.g : 0;
+        if (!kShared)
+          x[j].set(source_pointer(a, source_row(a, block, r)));
+        else if (where == Rows::kBlockShared)
+          x[j].set(rows + r * (width + kRowPadding));
+        else
+          x[j].set(rows + source_row(a, block, r) * (width + kRowPadding));
       }
       new_block = false;
     }
 
     // The batch after this one, wherever it is.
-    const TileStack& w = *unit.w[at.part];
     const Cursor now = at;
     const Unit here = unit;
     at.record += kBatch;
@@ -226,31 +241,38 @@ __global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
         at.part = 0;
         ++at.unit;
         if (at.unit < last) {
-          unit = unit_at<kTiles>(a, at.unit, tiles);
+          unit = unit_at(a, plan, at.unit, tiles);
           new_block = unit.block != here.block;
         }
       }
-      if (at.unit < last) begin_slice(*unit.w[at.part], unit.tile, at);
+      if (at.unit < last) begin_slice(plan.stacks[unit.stack + at.part], unit.tile, me.warp, at);
     }
     Batch8 next;
     if (at.unit < last)
-      load_batch(*unit.w[at.part], unit.index, unit.tile, at.record, at.end, next);
+      load_batch(plan.stacks[unit.stack + at.part], unit.index, unit.tile, at.record, at.end,
+                 me.lane, next);
 
-    consume<kTiles>(w, current, now.record, now.end, x, acc);
+    consume<kTiles, kShared>(plan.stacks[here.stack + now.part], current, now.record, now.end, me,
+                             x, acc);
     if (slice_ends) {
-      float* const to = sums + now.part * kSums + warp * 16 * 8 * kTiles;
+      float* const unit_sums = sums + buffer * parts * kSums<kTiles>;
+      float* const to = unit_sums + now.part * kSums<kTiles> + me.warp * 16 * 8 * kTiles;
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
-        const int row = 8 * j + 2 * t;
-        *reinterpret_cast<float2*>(to + g * 8 * kTiles + row) = make_float2(acc[j][0], acc[j][1]);
-        *reinterpret_cast<float2*>(to + (g + 8) * 8 * kTiles + row) =
+        const int row = 8 * j + 2 * me.t;
+        *reinterpret_cast<float2*>(to + me.g * 8 * kTiles + row) =
+            make_float2(acc[j][0], acc[j][1]);
+        *reinterpret_cast<float2*>(to + (me.g + 8) * 8 * kTiles + row) =
             make_float2(acc[j][2], acc[j][3]);
         acc[j][0] = acc[j][1] = acc[j][2] = acc[j][3] = 0;
       }
       if (now.part + 1 == parts) {
         __syncthreads();
-        write_outputs<kTiles>(a, here, block, sums);
-        __syncthreads();
+        write_outputs<kTiles>(a, plan.stacks[here.stack], here.tile, block, unit_sums);
+        if (kBuffers<kTiles> == 1)
+          __syncthreads();
+        else
+          buffer ^= 1;
       }
     }
     if (at.unit >= last) break;
@@ -261,36 +283,44 @@ __global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
 template <int kTiles>
 void run(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
   const int64_t parts = is_gated(args.output) ? 2 : 1;
-  const int64_t sum_bytes = parts * kWarps * 16 * 8 * kTiles * 4;
-  int64_t width = 0;
-  for (int i = 0; i < args.stacks; ++i)
-    width = std::max<int64_t>(width, padded_k(args.w[i].format, args.k));
+  const int64_t sum_bytes = kBuffers<kTiles> * parts * kSums<kTiles> * 4;
+  int64_t width = 0, tiles = args.w[0].tiles;
+  for (int i = 0; i < args.stacks; ++i) width = std::max(width, padded_k(args.w[i].format, args.k));
+  for (int i = 1; i < args.stacks && parts == 1; ++i) tiles += args.w[i].tiles;
   if (args.blocks != nullptr)
     for (const TileStack& w : args.shared)
       if (w.tiles > 0) width = std::max(width, padded_k(w.format, args.shared_k));
-  const int64_t rows = args.blocks != nullptr ? 8 * kTiles : std::min(args.rows, 8 * kTiles);
-  int64_t row_bytes = rows * (width + kRowPadding) * 2;
-  if (sum_bytes + row_bytes > kMaxShared) {
+  // Rows: all of them if two blocks of threads a multiprocessor still fit, else those of a row
+  // block, else from memory.
+  const int64_t row_bytes = (width + kRowPadding) * 2;
+  const int64_t all = args.x_rows == nullptr ? args.source_rows + args.shared_rows : INT32_MAX;
+  const int64_t some = std::min(args.rows, 8 * kTiles);
+  Rows where = Rows::kMemory;
+  int64_t bytes = sum_bytes;
+  if (sum_bytes + all * row_bytes <= kMaxShared / 2) {
+    where = Rows::kAllShared;
+    bytes += all * row_bytes;
+  } else if (sum_bytes + some * row_bytes <= kMaxShared) {
+    where = Rows::kBlockShared;
+    bytes += some * row_bytes;
+  } else {
     CHECK(args.k % 128 == 0 && args.shared_k % 128 == 0, "rows of ", args.k,
           " inputs do not fit into shared memory");
-    width = row_bytes = 0;  // from memory instead
   }
-  const int64_t bytes = sum_bytes + row_bytes;
   static const bool prepared = [] {
-    CUDA_CHECK(cudaFuncSetAttribute(stream_kernel<kTiles>,
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxShared));
+    for (const auto kernel : {stream_kernel<kTiles, true>, stream_kernel<kTiles, false>})
+      CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(kMaxShared)));
     return true;
   }();
   (void)prepared;
-  int64_t tiles = args.w[0].tiles;
-  if (!is_gated(args.output))
-    for (int i = 1; i < args.stacks; ++i) tiles += args.w[i].tiles;
   const int64_t row_blocks =
       args.blocks != nullptr ? args.max_blocks : (args.rows + 8 * kTiles - 1) / (8 * kTiles);
   const int64_t resident = bytes <= kMaxShared / 2 && kTiles <= 2 ? 2 : 1;
   const int64_t grid = std::min<int64_t>(tiles * row_blocks, resident * multiprocessors);
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kThreads), static_cast<size_t>(bytes),
-         stream_kernel<kTiles>, args, static_cast<int>(width));
+         where == Rows::kMemory ? stream_kernel<kTiles, false> : stream_kernel<kTiles, true>, args,
+         where, static_cast<int>(width));
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ struct StreamArgs {
   int64_t x_stride = 0;
   int k = 0;
   int rows = 0;
+  int source_rows = 0;              // rows of x that may be read
   const int32_t* x_rows = nullptr;  // row r of the product reads row x_rows[r] of x; null: r
   void* out = nullptr;
   int64_t out_stride = 0;  // elements
@@ -69,6 +70,8 @@ struct StreamArgs {
   // The shared expert's matrices, input and output.
   TileStack shared[2];
   int shared_k = 0;
+  bool shared_reads_x = false;  // its rows are x's; otherwise shared_x's
+  int shared_rows = 0;          // rows of shared_x
   const __nv_bfloat16* shared_x = nullptr;
   int64_t shared_x_stride = 0;
   void* shared_out = nullptr;

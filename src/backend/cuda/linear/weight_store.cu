@@ -64,13 +64,15 @@ __global__ void pack_values_kernel(PackArgs a, int64_t count) {
   a.tiles[at] = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// [rows, groups] to [tiles, groups, 16]; outputs that are not there get zeros.
+// [rows, groups] to [tiles, groups, 16], output i at place 2·(i mod 8) + i / 8; outputs that are
+// not there get zeros.
 template <typename T>
 __global__ void pack_groups_kernel(const T* rows, int64_t row_count, int64_t groups, T* tiles,
                                    int64_t count) {
   const int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (at >= count) return;
-  const int64_t output = at % kTileOutputs, group = at / kTileOutputs % groups;
+  const int64_t place = at % kTileOutputs, group = at / kTileOutputs % groups;
+  const int64_t output = place / 2 + place % 2 * 8;
   const int64_t row = at / kTileOutputs / groups * kTileOutputs + output;
   tiles[at] = row < row_count ? rows[row * groups + group] : T(0);
 }

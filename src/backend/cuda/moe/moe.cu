@@ -10,13 +10,10 @@ namespace {
 constexpr int kLaneExperts = 16;  // experts a lane holds: up to 512
 constexpr int kRouteWarps = 4;
 
-__global__ void __launch_bounds__(kRouteWarps* kWarp)
-    route_kernel(const __grid_constant__ RouteRows a) {
-  start_next();
-  wait_for_inputs();
+// One warp routes one row.
+__device__ inline void route_row(const RouteRows& a, int row) {
+  constexpr uint32_t kAll = 0xFFFFFFFFu;
   const int lane = threadIdx.x % kWarp;
-  const int row = blockIdx.x * kRouteWarps + static_cast<int>(threadIdx.x) / kWarp;
-  if (row >= a.rows) return;
   const float* logits = a.logits + static_cast<int64_t>(row) * (a.experts + 1);
   float p[kLaneExperts];
   float largest = -INFINITY;
@@ -24,8 +21,9 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp)
   for (int i = 0; i < kLaneExperts; ++i) {
     const int e = i * kWarp + lane;
     p[i] = e < a.experts ? logits[e] : -INFINITY;
-    largest = fmaxf(largest, p[i]);
   }
+#pragma unroll
+  for (int i = 0; i < kLaneExperts; ++i) largest = fmaxf(largest, p[i]);
   largest = warp_max(largest);
   float total = 0;
 #pragma unroll
@@ -40,53 +38,55 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp)
   float chosen_sum = 0, mine = 0;  // lane s keeps the weight of slot s
   for (int slot = 0; slot < a.top_k; ++slot) {
     float best = -1.0f;
-    int best_expert = 0x7FFFFFFF;
+    int best_expert = 0;
 #pragma unroll
     for (int i = 0; i < kLaneExperts; ++i)
       if (p[i] > best) {  // the first of equals has the lower index
         best = p[i];
         best_expert = i * kWarp + lane;
       }
-#pragma unroll
-    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-      const float other = __shfl_xor_sync(0xFFFFFFFFu, best, offset);
-      const int other_expert = __shfl_xor_sync(0xFFFFFFFFu, best_expert, offset);
-      if (other > best || (other == best && other_expert < best_expert)) {
-        best = other;
-        best_expert = other_expert;
-      }
-    }
-    // No probability compares with a NaN: any expert will do, the row's logits tell of the fault.
-    if (best_expert >= a.experts) best_expert = slot;
+    // Probabilities are not negative: their bits are in their order. What is taken counts as 0
+    // bits, and a NaN is never the best: then any expert will do, the row's logits tell of the
+    // fault.
+    const uint32_t bits = best >= 0.0f ? __float_as_uint(best) + 1 : 0;
+    const uint32_t most = __reduce_max_sync(kAll, bits);
+    const uint32_t candidate = bits == most && most > 0 ? static_cast<uint32_t>(best_expert) : kAll;
+    uint32_t expert = __reduce_min_sync(kAll, candidate);
+    if (expert == kAll) expert = static_cast<uint32_t>(slot);
+    best = most > 0 ? __uint_as_float(most - 1) : 0.0f;
 #pragma unroll
     for (int i = 0; i < kLaneExperts; ++i)
-      if (i * kWarp + lane == best_expert) p[i] = -1.0f;
+      if (static_cast<uint32_t>(i * kWarp + lane) == expert) p[i] = -1.0f;
     chosen_sum += best;
     if (lane == slot) mine = best;
-    if (lane == 0) a.expert[row * a.top_k + slot] = best_expert;
+    if (lane == 0) a.expert[row * a.top_k + slot] = static_cast<int32_t>(expert);
   }
   if (lane < a.top_k) a.weight[row * a.top_k + lane] = mine / chosen_sum;
   if (lane == 0) a.shared_weight[row] = sigmoid(logits[a.experts]);
 }
 
 constexpr int kGroupThreads = 512;
+constexpr int kChosen = 2048;  // choices looked at together
+
+struct GroupShared {
+  int pair_sums[kGroupThreads / kWarp], block_sums[kGroupThreads / kWarp];
+  int chosen[kChosen];
+};
 
 // Thread e owns expert e: it counts its pairs, learns where they begin, and lists them in order.
-__global__ void __launch_bounds__(kGroupThreads)
-    group_kernel(const __grid_constant__ GroupPairs a) {
-  __shared__ int pair_sums[kGroupThreads / kWarp], block_sums[kGroupThreads / kWarp];
-  __shared__ int chosen[2048];
-  start_next();
-  wait_for_inputs();
+__device__ inline void group_all(const GroupPairs& a, GroupShared& s) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int e = threadIdx.x, count = a.rows * a.top_k;
-  int mine = 0;
-  for (int begin = 0; begin < count; begin += 2048) {
-    const int n = min(2048, count - begin);
+  int mine = 0, n = 0;
+  const auto read = [&](int begin) {
+    n = min(kChosen, count - begin);
     __syncthreads();
-    for (int i = threadIdx.x; i < n; i += kGroupThreads) chosen[i] = a.expert[begin + i];
+    for (int i = threadIdx.x; i < n; i += kGroupThreads) s.chosen[i] = a.expert[begin + i];
     __syncthreads();
-    for (int i = 0; i < n; ++i) mine += chosen[i] == e;
+  };
+  for (int begin = 0; begin < count; begin += kChosen) {
+    read(begin);
+    for (int i = 0; i < n; ++i) mine += s.chosen[i] == e;
   }
   const int my_blocks = (mine + a.capacity - 1) / a.capacity;
   int pairs_before = mine, blocks_before = my_blocks;  // inclusive sums over the warp
@@ -100,30 +100,27 @@ __global__ void __launch_bounds__(kGroupThreads)
     }
   }
   if (lane == kWarp - 1) {
-    pair_sums[warp] = pairs_before;
-    block_sums[warp] = blocks_before;
+    s.pair_sums[warp] = pairs_before;
+    s.block_sums[warp] = blocks_before;
   }
   __syncthreads();
   int all_blocks = 0;
   for (int i = 0; i < kGroupThreads / kWarp; ++i) {
     if (i < warp) {
-      pairs_before += pair_sums[i];
-      blocks_before += block_sums[i];
+      pairs_before += s.pair_sums[i];
+      blocks_before += s.block_sums[i];
     }
-    all_blocks += block_sums[i];
+    all_blocks += s.block_sums[i];
   }
   int at = pairs_before - mine;
   for (int i = 0; i < my_blocks; ++i)
     a.blocks[blocks_before - my_blocks + i] = {e, at + i * a.capacity,
                                                min(a.capacity, mine - i * a.capacity)};
-  for (int begin = 0; begin < count; begin += 2048) {
-    const int n = min(2048, count - begin);
-    __syncthreads();
-    for (int i = threadIdx.x; i < n; i += kGroupThreads) chosen[i] = a.expert[begin + i];
-    __syncthreads();
+  for (int begin = 0; begin < count; begin += kChosen) {
+    if (count > kChosen) read(begin);  // a single stretch is still there
     if (mine > 0)
       for (int i = 0; i < n; ++i)
-        if (chosen[i] == e) a.pairs[at++] = begin + i;
+        if (s.chosen[i] == e) a.pairs[at++] = begin + i;
   }
   const int shared_blocks = (a.rows + a.capacity - 1) / a.capacity;
   for (int i = threadIdx.x; i < shared_blocks; i += kGroupThreads)
@@ -131,20 +128,60 @@ __global__ void __launch_bounds__(kGroupThreads)
   if (threadIdx.x == 0) *a.block_count = all_blocks + shared_blocks;
 }
 
+__global__ void __launch_bounds__(kRouteWarps* kWarp)
+    route_kernel(const __grid_constant__ RouteRows a) {
+  start_next();
+  wait_for_inputs();
+  const int row = blockIdx.x * kRouteWarps + static_cast<int>(threadIdx.x) / kWarp;
+  if (row < a.rows) route_row(a, row);
+}
+
+__global__ void __launch_bounds__(kGroupThreads)
+    group_kernel(const __grid_constant__ GroupPairs a) {
+  __shared__ GroupShared s;
+  start_next();
+  wait_for_inputs();
+  group_all(a, s);
+}
+
+// Both, for as many rows as the block has warps.
+__global__ void __launch_bounds__(kGroupThreads)
+    route_group_kernel(const __grid_constant__ RouteRows route,
+                       const __grid_constant__ GroupPairs group) {
+  __shared__ GroupShared s;
+  start_next();
+  wait_for_inputs();
+  const int row = static_cast<int>(threadIdx.x) / kWarp;
+  if (row < route.rows) route_row(route, row);
+  __syncthreads();
+  group_all(group, s);
+}
+
 __global__ void __launch_bounds__(256) combine_kernel(const __grid_constant__ CombineRows a) {
   start_next();
   wait_for_inputs();
+  constexpr int kTogether = 8;  // slots whose loads are on their way at once
   const int row = blockIdx.y, i = blockIdx.x * 256 + static_cast<int>(threadIdx.x);
   if (i >= a.hidden) return;
-  float sum = 0;
-  for (int slot = 0; slot < a.top_k; ++slot) {
-    const int64_t pair = static_cast<int64_t>(row) * a.top_k + slot;
-    sum = fmaf(a.weight[pair], a.y[pair * a.hidden + i], sum);
-  }
   const int64_t at = static_cast<int64_t>(row) * a.hidden + i;
-  sum = fmaf(a.shared_weight[row], a.shared_y[at], sum);
+  const float shared = a.shared_y[at], before = a.residual != nullptr ? a.residual[at] : 0.0f;
+  float sum = 0;
+  for (int first = 0; first < a.top_k; first += kTogether) {
+    float y[kTogether], weight[kTogether];
+#pragma unroll
+    for (int slot = 0; slot < kTogether; ++slot) {
+      if (first + slot >= a.top_k) continue;
+      const int64_t pair = static_cast<int64_t>(row) * a.top_k + first + slot;
+      y[slot] = a.y[pair * a.hidden + i];
+      weight[slot] = a.weight[pair];
+    }
+#pragma unroll
+    for (int slot = 0; slot < kTogether; ++slot)
+      if (first + slot < a.top_k) sum = fmaf(weight[slot], y[slot], sum);
+  }
+  sum = fmaf(a.shared_weight[row], shared, sum);
   a.partial[at] = sum;
-  if (a.residual != nullptr) a.residual[at] += sum;
+  if (a.residual != nullptr) a.residual[at] = before + sum;
 }
 
 }  // namespace
@@ -160,6 +197,14 @@ void route_rows(cudaStream_t stream, const RouteRows& args) {
 void group_pairs(cudaStream_t stream, const GroupPairs& args) {
   CHECK(args.experts <= kGroupThreads, args.experts, " experts");
   launch(stream, dim3(1), dim3(kGroupThreads), 0, group_kernel, args);
+}
+
+bool route_and_group(cudaStream_t stream, const RouteRows& route, const GroupPairs& group) {
+  if (route.rows > kGroupThreads / kWarp) return false;
+  CHECK(route.experts <= kLaneExperts * kWarp && route.top_k <= kWarp, route.experts, " experts, ",
+        route.top_k, " chosen");
+  launch(stream, dim3(1), dim3(kGroupThreads), 0, route_group_kernel, route, group);
+  return true;
 }
 
 void combine_rows(cudaStream_t stream, const CombineRows& args) {
