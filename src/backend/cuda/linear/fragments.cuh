@@ -1,7 +1,8 @@
 // Records of the tiled layout (weight_layout.h) times rows, by matrix instructions.
 //
-// A warp takes records in batches of kBatch: 4 KiB, eight 16-byte loads a lane in flight. Sums are
-// f32; int4 and fp8 sum the exact integer (or e4m3) products of 128 inputs first and scale that, so
+// A warp takes records in batches of kBatch, 4 KiB: eight 16-byte loads a lane in flight; as soon
+// as a record is used, the one kBatch further on is requested into its registers. Sums are f32;
+// int4 and fp8 sum the exact integer (or e4m3) products of 128 inputs first and scale that, so
 // scales cost one multiply-add a group and no rounding of a weight.
 #pragma once
 
@@ -12,12 +13,18 @@ namespace pewter::cuda {
 
 constexpr int kBatch = 8;
 
-struct Batch8 {
-  uint4 w[kBatch];
-  // int4: lane 8·group + i holds what belongs to outputs i and i + 8 of that group: two scales (one
-  // word if they are 16-bit) and two zero points. fp8: lane b holds the scale of block b.
-  uint32_t scales[2];
+// What belongs to a batch besides its records. int4: lane 8·group + i holds that of outputs i and
+// i + 8 of that group: two scales (one word if they are 16-bit) and two zero points. fp8: lane b
+// holds the scale of block b.
+struct Scales {
+  uint32_t scale[2];
   uint32_t zeros;
+};
+
+// A run of records on its way: where a lane reads, and how many are left.
+struct Run {
+  const uint4* from = nullptr;
+  int count = 0;
 };
 
 // A lane's place: outputs g and g + 8 of a tile, columns 2t and 2t + 1. The warp's number comes
@@ -55,35 +62,45 @@ __device__ inline float scale_value(const void* scales, DType dtype, int64_t at)
   }
 }
 
-// Requests records [record, min(record + kBatch, end)) of a tile and what belongs to them.
-__device__ inline void load_batch(const TileStack& w, int64_t index, int tile, int record, int end,
-                                  int lane, Batch8& batch) {
-  const uint4* from = w.values + index * w.value_stride +
-                      (static_cast<int64_t>(tile) * w.records + record) * kWarp + lane;
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i)
-    if (record + i < end) batch.w[i] = load_stream(from + i * kWarp);
+// Records [record, min(record + kBatch, end)) of a tile.
+__device__ inline Run run_at(const TileStack& w, int64_t index, int tile, int record, int end,
+                             const Lane& at) {
+  return {w.values + index * w.value_stride +
+              (static_cast<int64_t>(tile) * w.records + record) * kWarp + at.lane,
+          min(end - record, kBatch)};
+}
+
+__device__ inline void request(const Run& run, int i, uint4& slot) {
+  if (i < run.count) slot = load_stream(run.from + i * kWarp);
+}
+
+// Requests what belongs to the batch that begins with this record.
+__device__ inline Scales load_scales(const TileStack& w, int64_t index, int tile, int record,
+                                     const Lane& at) {
+  Scales s{};
   if (w.format == WeightFormat::kInt4Group128) {
-    const int group = record / 2 + lane / 8;
-    if (group >= w.groups) return;
-    const int64_t at = (static_cast<int64_t>(tile) * w.groups + record / 2) * 16 + 2 * lane;
+    if (record / 2 + at.lane / 8 >= w.groups) return s;
+    const int64_t place = (static_cast<int64_t>(tile) * w.groups + record / 2) * 16 + 2 * at.lane;
+    const int64_t first = index * w.scale_stride + place;
     if (w.scale_dtype == DType::kF32) {
-      const auto* scales = static_cast<const float*>(w.scales) + index * w.scale_stride + at;
-      batch.scales[0] = __float_as_uint(scales[0]);
-      batch.scales[1] = __float_as_uint(scales[1]);
+      const uint2 both =
+          *reinterpret_cast<const uint2*>(static_cast<const float*>(w.scales) + first);
+      s.scale[0] = both.x;
+      s.scale[1] = both.y;
     } else {
-      const auto* scales = static_cast<const uint16_t*>(w.scales) + index * w.scale_stride + at;
-      batch.scales[0] = *reinterpret_cast<const uint32_t*>(scales);
+      s.scale[0] =
+          *reinterpret_cast<const uint32_t*>(static_cast<const uint16_t*>(w.scales) + first);
     }
     if (w.zeros != nullptr)
-      batch.zeros = *reinterpret_cast<const uint16_t*>(w.zeros + index * w.zero_stride + at);
+      s.zeros = *reinterpret_cast<const uint16_t*>(w.zeros + index * w.zero_stride + place);
   } else if (w.format == WeightFormat::kFp8Block128) {
-    const int block = record / 4 + lane;
-    if (lane < 2 && block < w.groups)
-      batch.scales[0] = __float_as_uint(
+    const int block = record / 4 + at.lane;
+    if (at.lane < 2 && block < w.groups)
+      s.scale[0] = __float_as_uint(
           scale_value(w.scales, w.scale_dtype,
                       index * w.scale_stride + static_cast<int64_t>(tile / 8) * w.groups + block));
   }
+  return s;
 }
 
 __device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -144,19 +161,20 @@ struct Inputs<false> {
 
 // Adds a batch's products to acc: acc[j] is the 16 × 8 tile of outputs times the j-th eight rows.
 template <int kTiles, bool kShared>
-__device__ inline void consume_int4(const TileStack& w, const Batch8& batch, int record, int end,
+__device__ inline void consume_int4(const TileStack& w, uint4 (&batch)[kBatch],
+                                    const Scales& scales, const Run& next, int record, int end,
                                     const Lane& at, const Inputs<kShared> (&x)[kTiles],
                                     float (&acc)[kTiles][4]) {
   constexpr uint32_t kAll = 0xFFFFFFFFu;
   float two_scales[2];
   if (w.scale_dtype == DType::kF32) {
-    two_scales[0] = __uint_as_float(batch.scales[0]);
-    two_scales[1] = __uint_as_float(batch.scales[1]);
+    two_scales[0] = __uint_as_float(scales.scale[0]);
+    two_scales[1] = __uint_as_float(scales.scale[1]);
   } else if (w.scale_dtype == DType::kBF16) {
-    two_scales[0] = __uint_as_float(batch.scales[0] << 16);
-    two_scales[1] = __uint_as_float(batch.scales[0] & 0xFFFF0000u);
+    two_scales[0] = __uint_as_float(scales.scale[0] << 16);
+    two_scales[1] = __uint_as_float(scales.scale[0] & 0xFFFF0000u);
   } else {
-    const float2 both = __half22float2(*reinterpret_cast<const __half2*>(&batch.scales[0]));
+    const float2 both = __half22float2(*reinterpret_cast<const __half2*>(&scales.scale[0]));
     two_scales[0] = both.x;
     two_scales[1] = both.y;
   }
@@ -172,14 +190,15 @@ __device__ inline void consume_int4(const TileStack& w, const Batch8& batch, int
                             __shfl_sync(kAll, two_scales[1], from)};
     uint32_t zero[2] = {0x43084308u, 0x43084308u};  // 128 + zero point, twice
     if (has_zeros) {
-      const uint32_t both = __shfl_sync(kAll, batch.zeros, from);
+      const uint32_t both = __shfl_sync(kAll, scales.zeros, from);
       zero[0] = (0x4300u | (both & 0xFFu)) * 0x00010001u;
       zero[1] = (0x4300u | both >> 8) * 0x00010001u;
     }
     float sum[kTiles][4] = {};
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const uint4& word = batch.w[2 * group + i];
+      const uint4 word = batch[2 * group + i];
+      request(next, 2 * group + i, batch[2 * group + i]);
       const uint32_t words[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -207,17 +226,19 @@ __device__ inline void consume_int4(const TileStack& w, const Batch8& batch, int
 }
 
 template <int kTiles, bool kShared>
-__device__ inline void consume_fp8(const Batch8& batch, int record, int end, const Lane& at,
+__device__ inline void consume_fp8(uint4 (&batch)[kBatch], const Scales& scales, const Run& next,
+                                   int record, int end, const Lane& at,
                                    const Inputs<kShared> (&x)[kTiles], float (&acc)[kTiles][4]) {
 #pragma unroll
   for (int block = 0; block < kBatch / 4; ++block) {
     if (record + 4 * block >= end) break;
-    const float scale = __uint_as_float(__shfl_sync(0xFFFFFFFFu, batch.scales[0], block));
+    const float scale = __uint_as_float(__shfl_sync(0xFFFFFFFFu, scales.scale[0], block));
     float sum[kTiles][4] = {};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (record + 4 * block + i >= end) break;  // k may end inside a block
-      const uint4& word = batch.w[4 * block + i];
+      const uint4 word = batch[4 * block + i];
+      request(next, 4 * block + i, batch[4 * block + i]);
       uint4 b[kTiles];
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) b[j] = x[j].load(32 * (record + 4 * block + i) + 8 * at.t);
@@ -239,8 +260,9 @@ __device__ inline void consume_fp8(const Batch8& batch, int record, int end, con
 }
 
 template <int kTiles, bool kShared>
-__device__ inline void consume_bf16(const Batch8& batch, int record, int end, const Lane& at,
-                                    const Inputs<kShared> (&x)[kTiles], float (&acc)[kTiles][4]) {
+__device__ inline void consume_bf16(uint4 (&batch)[kBatch], const Run& next, int record, int end,
+                                    const Lane& at, const Inputs<kShared> (&x)[kTiles],
+                                    float (&acc)[kTiles][4]) {
 #pragma unroll
   for (int block = 0; block < kBatch / 4; ++block) {
     if (record + 4 * block >= end) break;
@@ -252,7 +274,8 @@ __device__ inline void consume_bf16(const Batch8& batch, int record, int end, co
         b[j] = x[j].load(64 * (record / 4 + block) + 16 * at.t + 8 * half);
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
-        const uint4& word = batch.w[4 * block + 2 * half + s];
+        const uint4 word = batch[4 * block + 2 * half + s];
+        request(next, 4 * block + 2 * half + s, batch[4 * block + 2 * half + s]);
         const uint32_t a[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll
         for (int j = 0; j < kTiles; ++j)
@@ -262,17 +285,27 @@ __device__ inline void consume_bf16(const Batch8& batch, int record, int end, co
   }
 }
 
+// Adds the products of records [record, end) of a batch, and puts the next one in their place.
 template <int kTiles, bool kShared>
-__device__ inline void consume(const TileStack& w, const Batch8& batch, int record, int end,
-                               const Lane& at, const Inputs<kShared> (&x)[kTiles],
-                               float (&acc)[kTiles][4]) {
+__device__ inline void consume(const TileStack& w, uint4 (&batch)[kBatch], const Scales& scales,
+                               const Run& next, int record, int end, const Lane& at,
+                               const Inputs<kShared> (&x)[kTiles], float (&acc)[kTiles][4]) {
   switch (w.format) {
     case WeightFormat::kInt4Group128:
-      return consume_int4<kTiles, kShared>(w, batch, record, end, at, x, acc);
+      consume_int4<kTiles, kShared>(w, batch, scales, next, record, end, at, x, acc);
+      break;
     case WeightFormat::kFp8Block128:
-      return consume_fp8<kTiles, kShared>(batch, record, end, at, x, acc);
+      consume_fp8<kTiles, kShared>(batch, scales, next, record, end, at, x, acc);
+      break;
     default:
-      return consume_bf16<kTiles, kShared>(batch, record, end, at, x, acc);
+      consume_bf16<kTiles, kShared>(batch, next, record, end, at, x, acc);
+  }
+  // A short batch has not come by all places.
+  const int used = max(min(end - record, kBatch), 0);
+  if (used < kBatch) {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      if (i >= used) request(next, i, batch[i]);
   }
 }
 

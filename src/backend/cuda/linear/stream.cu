@@ -1,14 +1,16 @@
 // The weight-streaming product.
 //
 // Split of work: a unit is 16 outputs of one matrix (gated: 16 of the gate and the same 16 of the
-// up matrix) times one block of up to 8·kTiles rows. Blocks of 8 warps take contiguous ranges of
-// units, row blocks outermost; the rows lie in shared memory, all of them where they fit, else
-// those of the row block at hand. The 8 warps share a unit's inputs and add their sums in warp
-// order. How k is cut depends on k and the format alone: a row's bits do not depend on its
-// neighbours. Bytes: weights once per row block; x from L2 once per block of threads; results.
+// up matrix) times one block of up to 8·kTiles rows. kSplit warps, a team, share a unit's inputs
+// and add their sums in order; teams take contiguous ranges of units, row blocks outermost. The
+// rows lie in shared memory, all of them where they fit, else those of the row block at hand, else
+// they come from memory. How k is cut depends on the matrix alone: a row's bits do not depend on
+// its neighbours. Bytes: weights once per row block; x from L2 once per block of threads; results.
 // Precision: bf16 rows, exact weights (fragments.cuh), f32 sums.
-// Limits: memory while rows are few. Each warp has its next 4 KiB of weights on the way while it
-// works on the last, and the first are requested before the kernel before has ended.
+// Limits: memory while rows are few. Each warp has 4 KiB of weights on the way while it works, and
+// the first are requested before the kernel before has ended.
+
+#include <algorithm>
 
 #include "backend/cuda/linear/fragments.cuh"
 #include "backend/cuda/linear/stream.h"
@@ -16,7 +18,7 @@
 namespace pewter::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = kWarps * kWarp;
+constexpr int kWarps = 8, kThreads = kWarps * kWarp;  // of a block
 // Rows in shared memory are set apart by 16 bytes more than their length, so that the eight lanes
 // that read at once hit different banks.
 constexpr int kRowPadding = 8;
@@ -63,12 +65,12 @@ struct Cursor {
   int record, end;  // of this warp's slice
 };
 
-__device__ inline void begin_slice(const TileStack& w, int tile, int warp, Cursor& at) {
-  const int unit = record_unit(w.format);
-  const int blocks = (w.records + unit - 1) / unit;
-  at.record = warp * blocks / kWarps * unit;
+template <int kSplit>
+__device__ inline void begin_slice(const TileStack& w, int tile, int member, Cursor& at) {
+  const int unit = record_unit(w.format), blocks = (w.records + unit - 1) / unit;
+  at.record = member * blocks / kSplit * unit;
   // The shared expert may have fewer outputs than the others: a tile it lacks is an empty slice.
-  at.end = tile < w.tiles ? min((warp + 1) * blocks / kWarps * unit, w.records) : at.record;
+  at.end = tile < w.tiles ? min((member + 1) * blocks / kSplit * unit, w.records) : at.record;
 }
 
 // Which row of x (or, behind a.source_rows, of shared_x) row r of a block reads.
@@ -108,20 +110,28 @@ __device__ inline void stage_rows(const StreamArgs& a, const RowBlock* block, in
   }
 }
 
-// Sums of the warps for one (output, row), in warp order.
+// Sums of a team's members are [kSplit][16 outputs][8·kTiles rows].
+template <int kTiles, int kSplit>
+constexpr int kSums = kSplit * 16 * 8 * kTiles;
+// They are kept twice where there is room: the next unit's while the last one's are added up.
 template <int kTiles>
+constexpr int kBuffers = kTiles <= 2 ? 2 : 1;
+
+// One (output, row) of them, in the order of the members.
+template <int kTiles, int kSplit>
 __device__ inline float total_of(const float* sums, int output, int row) {
   float total = 0;
 #pragma unroll
-  for (int warp = 0; warp < kWarps; ++warp)
-    total += sums[(warp * 16 + output) * (8 * kTiles) + row];
+  for (int member = 0; member < kSplit; ++member)
+    total += sums[(member * 16 + output) * (8 * kTiles) + row];
   return total;
 }
 
-template <int kTiles>
+// thread: of the team.
+template <int kTiles, int kSplit>
 __device__ inline void write_outputs(const StreamArgs& a, const TileStack& w, int tile,
-                                     const RowBlock& block, const float* sums) {
-  for (int i = threadIdx.x; i < 16 * block.count; i += kThreads) {
+                                     const RowBlock& block, const float* sums, int thread) {
+  for (int i = thread; i < 16 * block.count; i += kSplit * kWarp) {
     const int output = i % 16, r = i / 16, n = tile * 16 + output;
     if (n >= w.n) continue;
     const bool shared = a.blocks != nullptr && block.matrix < 0;
@@ -132,10 +142,10 @@ __device__ inline void write_outputs(const StreamArgs& a, const TileStack& w, in
     void* out = shared ? a.shared_out : a.out;
     float before = 0;
     if (a.output == StreamOutput::kAddF32) before = a.residual[row * a.residual_stride + column];
-    float value = total_of<kTiles>(sums, output, r);
+    float value = total_of<kTiles, kSplit>(sums, output, r);
     switch (a.output) {
       case StreamOutput::kGatedBF16:
-        value = silu(value) * total_of<kTiles>(sums + kWarps * 16 * 8 * kTiles, output, r);
+        value = silu(value) * total_of<kTiles, kSplit>(sums + kSums<kTiles, kSplit>, output, r);
         [[fallthrough]];
       case StreamOutput::kBF16:
         static_cast<__nv_bfloat16*>(out)[at] = __float2bfloat16(value);
@@ -151,22 +161,29 @@ __device__ inline void write_outputs(const StreamArgs& a, const TileStack& w, in
   }
 }
 
-// Sums are kept twice where there is room: the next unit's while the last one's are added up.
-template <int kTiles>
-constexpr int kBuffers = kTiles <= 2 ? 2 : 1;
-template <int kTiles>
-constexpr int kSums = kWarps * 16 * 8 * kTiles;
+template <int kSplit>
+__device__ inline void team_barrier(int team) {
+  if constexpr (kSplit == kWarps)
+    __syncthreads();
+  else
+    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(kSplit * kWarp) : "memory");
+}
 
-template <int kTiles, bool kShared>
-__global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
+template <int kTiles, int kSplit, bool kShared>
+__global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
+                                            : kTiles == 2 ? 2
+                                                          : 1)
     stream_kernel(const __grid_constant__ StreamArgs a, Rows where, int width) {
   extern __shared__ __align__(16) unsigned char shared_memory[];
   __shared__ Plan plan;
-  const int parts = is_gated(a.output) ? 2 : 1;
-  auto* const sums = reinterpret_cast<float*>(shared_memory);
-  auto* const rows =
-      reinterpret_cast<__nv_bfloat16*>(sums + kBuffers<kTiles> * parts * kSums<kTiles>);
+  constexpr int kTeams = kWarps / kSplit, kTeamSums = kSums<kTiles, kSplit>;
   const Lane me;
+  const int team = me.warp / kSplit, member = me.warp % kSplit;
+  const int parts = is_gated(a.output) ? 2 : 1;
+  auto* const all_sums = reinterpret_cast<float*>(shared_memory);
+  float* const sums = all_sums + team * kBuffers<kTiles> * parts * kTeamSums;
+  auto* const rows =
+      reinterpret_cast<__nv_bfloat16*>(all_sums + kTeams * kBuffers<kTiles> * parts * kTeamSums);
 
   start_next();
   // Stacks are indexed at run time: from shared memory that costs no trip to the constants.
@@ -183,24 +200,31 @@ __global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
   else if (parts == 1)
     for (int i = 1; i < a.stacks; ++i) tiles += plan.stacks[i].tiles;
   const int row_blocks = dense ? (a.rows + 8 * kTiles - 1) / (8 * kTiles) : *a.block_count;
-  const int units = tiles * row_blocks;
-  const int first = static_cast<int>(static_cast<int64_t>(blockIdx.x) * units / gridDim.x);
-  const int last = static_cast<int>((static_cast<int64_t>(blockIdx.x) + 1) * units / gridDim.x);
-  if (first == last) {
-    if (dense) wait_for_inputs();
-    return;
-  }
+  const int units = tiles * row_blocks, teams = static_cast<int>(gridDim.x) * kTeams;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kTeams + team;
+  const int first = static_cast<int>(index * units / teams);
+  const int last = static_cast<int>((index + 1) * units / teams);
 
   Cursor at{first, 0, 0, 0};
-  Unit unit = unit_at(a, plan, first, tiles);
-  begin_slice(plan.stacks[unit.stack], unit.tile, me.warp, at);
-  Batch8 current;
-  load_batch(plan.stacks[unit.stack], unit.index, unit.tile, at.record, at.end, me.lane, current);
+  Unit unit{};
+  uint4 batch[kBatch];
+  Scales scales{};
+  const bool works = first < last;
+  if (works) {
+    unit = unit_at(a, plan, first, tiles);
+    const TileStack& w = plan.stacks[unit.stack];
+    begin_slice<kSplit>(w, unit.tile, member, at);
+    const Run run = run_at(w, unit.index, unit.tile, at.record, at.end, me);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) request(run, i, batch[i]);
+    scales = load_scales(w, unit.index, unit.tile, at.record, me);
+  }
   if (dense) wait_for_inputs();
   if (where == Rows::kAllShared) {
     stage_rows(a, nullptr, a.source_rows + a.shared_rows, width, rows);
     __syncthreads();
   }
+  if (!works) return;
 
   RowBlock block{};
   Inputs<kShared> x[kTiles];
@@ -210,7 +234,7 @@ __global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
   while (true) {
     if (new_block) {
       block = row_block(a, unit.block, 8 * kTiles);
-      if (where == Rows::kBlockShared) {
+      if (where == Rows::kBlockShared) {  // one team a block of threads then
         __syncthreads();
         stage_rows(a, &block, block.count, width, rows);
         __syncthreads();
@@ -245,18 +269,22 @@ __global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
           new_block = unit.block != here.block;
         }
       }
-      if (at.unit < last) begin_slice(plan.stacks[unit.stack + at.part], unit.tile, me.warp, at);
+      if (at.unit < last)
+        begin_slice<kSplit>(plan.stacks[unit.stack + at.part], unit.tile, member, at);
     }
-    Batch8 next;
-    if (at.unit < last)
-      load_batch(plan.stacks[unit.stack + at.part], unit.index, unit.tile, at.record, at.end,
-                 me.lane, next);
+    Run next;
+    Scales next_scales{};
+    if (at.unit < last) {
+      const TileStack& w = plan.stacks[unit.stack + at.part];
+      next = run_at(w, unit.index, unit.tile, at.record, at.end, me);
+      next_scales = load_scales(w, unit.index, unit.tile, at.record, me);
+    }
 
-    consume<kTiles, kShared>(plan.stacks[here.stack + now.part], current, now.record, now.end, me,
-                             x, acc);
+    consume<kTiles, kShared>(plan.stacks[here.stack + now.part], batch, scales, next, now.record,
+                             now.end, me, x, acc);
     if (slice_ends) {
-      float* const unit_sums = sums + buffer * parts * kSums<kTiles>;
-      float* const to = unit_sums + now.part * kSums<kTiles> + me.warp * 16 * 8 * kTiles;
+      float* const unit_sums = sums + buffer * parts * kTeamSums;
+      float* const to = unit_sums + now.part * kTeamSums + member * 16 * 8 * kTiles;
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
         const int row = 8 * j + 2 * me.t;
@@ -267,40 +295,48 @@ __global__ void __launch_bounds__(kThreads, kTiles <= 2 ? 2 : 1)
         acc[j][0] = acc[j][1] = acc[j][2] = acc[j][3] = 0;
       }
       if (now.part + 1 == parts) {
-        __syncthreads();
-        write_outputs<kTiles>(a, plan.stacks[here.stack], here.tile, block, unit_sums);
+        team_barrier<kSplit>(team);
+        write_outputs<kTiles, kSplit>(a, plan.stacks[here.stack], here.tile, block, unit_sums,
+                                      member * kWarp + me.lane);
         if (kBuffers<kTiles> == 1)
-          __syncthreads();
+          team_barrier<kSplit>(team);
         else
           buffer ^= 1;
       }
     }
     if (at.unit >= last) break;
-    current = next;
+    scales = next_scales;
   }
 }
 
-template <int kTiles>
+// Warps that share a unit: enough records for each to fill its batch, so that what a unit costs
+// besides is spread over them. A function of the matrices alone.
+int split_of(const StreamArgs& args) {
+  if (args.k % 128 != 0 || args.shared_k % 128 != 0) return kWarps;  // rows need padding
+  const int records = args.w[0].records;
+  return records >= 8 * kBatch ? 8 : records >= 4 * kBatch ? 4 : 2;
+}
+
+template <int kTiles, int kSplit>
 void run(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
   const int64_t parts = is_gated(args.output) ? 2 : 1;
-  const int64_t sum_bytes = kBuffers<kTiles> * parts * kSums<kTiles> * 4;
+  constexpr int64_t kTeams = kWarps / kSplit;
+  const int64_t sum_bytes = kTeams * kBuffers<kTiles> * parts * kSums<kTiles, kSplit> * 4;
   int64_t width = 0, tiles = args.w[0].tiles;
   for (int i = 0; i < args.stacks; ++i) width = std::max(width, padded_k(args.w[i].format, args.k));
   for (int i = 1; i < args.stacks && parts == 1; ++i) tiles += args.w[i].tiles;
   if (args.blocks != nullptr)
     for (const TileStack& w : args.shared)
       if (w.tiles > 0) width = std::max(width, padded_k(w.format, args.shared_k));
-  // Rows: all of them if two blocks of threads a multiprocessor still fit, else those of a row
-  // block, else from memory.
   const int64_t row_bytes = (width + kRowPadding) * 2;
   const int64_t all = args.x_rows == nullptr ? args.source_rows + args.shared_rows : INT32_MAX;
   const int64_t some = std::min(args.rows, 8 * kTiles);
   Rows where = Rows::kMemory;
   int64_t bytes = sum_bytes;
-  if (sum_bytes + all * row_bytes <= kMaxShared / 2) {
+  if (sum_bytes + all * row_bytes <= kMaxShared) {
     where = Rows::kAllShared;
     bytes += all * row_bytes;
-  } else if (sum_bytes + some * row_bytes <= kMaxShared) {
+  } else if (kTeams == 1 && sum_bytes + some * row_bytes <= kMaxShared) {
     where = Rows::kBlockShared;
     bytes += some * row_bytes;
   } else {
@@ -308,7 +344,8 @@ void run(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
           " inputs do not fit into shared memory");
   }
   static const bool prepared = [] {
-    for (const auto kernel : {stream_kernel<kTiles, true>, stream_kernel<kTiles, false>})
+    for (const auto kernel :
+         {stream_kernel<kTiles, kSplit, true>, stream_kernel<kTiles, kSplit, false>})
       CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       static_cast<int>(kMaxShared)));
     return true;
@@ -316,11 +353,26 @@ void run(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
   (void)prepared;
   const int64_t row_blocks =
       args.blocks != nullptr ? args.max_blocks : (args.rows + 8 * kTiles - 1) / (8 * kTiles);
-  const int64_t resident = bytes <= kMaxShared / 2 && kTiles <= 2 ? 2 : 1;
-  const int64_t grid = std::min<int64_t>(tiles * row_blocks, resident * multiprocessors);
+  const int64_t resident = std::clamp<int64_t>(kMaxShared / bytes, 1,
+                                               kTiles == 1   ? 3
+                                               : kTiles == 2 ? 2
+                                                             : 1);
+  const int64_t grid =
+      std::min<int64_t>((tiles * row_blocks + kTeams - 1) / kTeams, resident * multiprocessors);
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kThreads), static_cast<size_t>(bytes),
-         where == Rows::kMemory ? stream_kernel<kTiles, false> : stream_kernel<kTiles, true>, args,
-         where, static_cast<int>(width));
+         where == Rows::kMemory ? stream_kernel<kTiles, kSplit, false>
+                                : stream_kernel<kTiles, kSplit, true>,
+         args, where, static_cast<int>(width));
+}
+
+template <int kSplit>
+void run_split(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
+  if (args.blocks != nullptr)  // the grouping made blocks of at most eight rows, or of 32
+    return args.rows <= kFewRows ? run<1, kSplit>(stream, multiprocessors, args)
+                                 : run<4, kSplit>(stream, multiprocessors, args);
+  if (args.rows <= 8) return run<1, kSplit>(stream, multiprocessors, args);
+  if (args.rows <= 16) return run<2, kSplit>(stream, multiprocessors, args);
+  run<4, kSplit>(stream, multiprocessors, args);
 }
 
 }  // namespace
@@ -349,13 +401,14 @@ TileStack stack_of(const WeightMatrix& w, int64_t out_column) {
 
 void stream_product(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
   if (args.rows == 0) return;
-  if (args.blocks != nullptr) {  // the grouping made blocks of at most eight rows, or of 32
-    return args.rows <= kFewRows ? run<1>(stream, multiprocessors, args)
-                                 : run<4>(stream, multiprocessors, args);
+  switch (split_of(args)) {
+    case 8:
+      return run_split<8>(stream, multiprocessors, args);
+    case 4:
+      return run_split<4>(stream, multiprocessors, args);
+    default:
+      return run_split<2>(stream, multiprocessors, args);
   }
-  if (args.rows <= 8) return run<1>(stream, multiprocessors, args);
-  if (args.rows <= 16) return run<2>(stream, multiprocessors, args);
-  run<4>(stream, multiprocessors, args);
 }
 
 }  // namespace pewter::cuda
