@@ -4,6 +4,7 @@
 
 #include "backend/cuda/common/cuda_check.h"
 #include "backend/cuda/common/rows.h"
+#include "backend/cuda/linear/sliced.h"
 #include "backend/cuda/sampling/sampling.h"
 
 namespace pewter {
@@ -71,7 +72,7 @@ void CudaOps::lay_out(Arena& arena) {
   const int64_t logits_rows = std::max<int64_t>(l.logits_rows, 1);
   const int64_t rows = std::max(l.rows, logits_rows), pairs = rows * l.top_k;
   arena.take(scratch_.normed, rows * l.widest_input);
-  arena.take(scratch_.router_logits, rows * (l.experts + 1));
+  arena.take(scratch_.router_logits, cuda::kSlices * rows * (l.experts + 1));
   arena.take(scratch_.pairs, pairs);
   // Small blocks serve few rows, so these are most for any step.
   arena.take(scratch_.blocks, std::max(cuda::most_blocks(rows, l.experts, l.top_k, 32),
@@ -145,6 +146,10 @@ void CudaOps::norm_linear(const NormLinearArgs& args) {
     column += w->n;
   }
   CHECK(column == args.out.dim(1), "outputs ", column, " into ", args.out.dim(1));
+  // The units that take longest first, so that none is left for the end.
+  std::stable_sort(
+      job.w, job.w + job.stacks,
+      [](const cuda::TileStack& a, const cuda::TileStack& b) { return a.records > b.records; });
   product(job);
 }
 
@@ -257,15 +262,27 @@ cuda::RouteRows CudaOps::router_logits(const RouteArgs& args) {
                              .out_stride = args.normed.stride(0),
                              .rows = to_int(m),
                              .width = to_int(hidden)});
-  StreamArgs job = dense(bf16(args.normed), args.normed.stride(0), hidden, m);
-  job.w[0] = cuda::stack_of(args.router);
-  job.w[1] = cuda::stack_of(args.shared_gate, experts);
-  job.stacks = 2;
-  job.out = scratch_.router_logits;
-  job.out_stride = experts + 1;
-  job.output = StreamOutput::kF32;
-  product(job);
+  const bool sliced = hidden % 128 == 0;
+  if (sliced) {
+    cuda::sliced_product(
+        stream(), {.w = {cuda::stack_of(args.router), cuda::stack_of(args.shared_gate, experts)},
+                   .x = bf16(args.normed),
+                   .x_stride = args.normed.stride(0),
+                   .rows = to_int(m),
+                   .out = scratch_.router_logits,
+                   .out_stride = experts + 1});
+  } else {  // rows that need padding
+    StreamArgs job = dense(bf16(args.normed), args.normed.stride(0), hidden, m);
+    job.w[0] = cuda::stack_of(args.router);
+    job.w[1] = cuda::stack_of(args.shared_gate, experts);
+    job.stacks = 2;
+    job.out = scratch_.router_logits;
+    job.out_stride = experts + 1;
+    job.output = StreamOutput::kF32;
+    product(job);
+  }
   return {.logits = scratch_.router_logits,
+          .slices = sliced ? cuda::kSlices : 1,
           .expert = args.expert.data_as<int32_t>(),
           .weight = args.weight.data_as<float>(),
           .shared_weight = args.shared_weight.data_as<float>(),
@@ -302,6 +319,7 @@ void CudaOps::experts_up_grouped(const ExpertsUpArgs& args) {
   job.pairs = scratch_.pairs;
   job.pairs_per_row = to_int(top_k);
   job.max_blocks = to_int(cuda::most_blocks(m, args.gate.count, top_k, cuda::block_rows(m)));
+  job.block_capacity = cuda::block_rows(m);
   job.shared[0] = cuda::stack_of(args.shared_gate);
   job.shared[1] = cuda::stack_of(args.shared_up);
   job.shared_k = to_int(args.shared_gate.k);
@@ -323,6 +341,7 @@ void CudaOps::experts_down_grouped(const ExpertsDownAddArgs& args) {
   job.block_count = scratch_.block_count;
   job.pairs = scratch_.pairs;
   job.max_blocks = to_int(cuda::most_blocks(m, args.down.count, top_k, cuda::block_rows(m)));
+  job.block_capacity = cuda::block_rows(m);
   job.shared[0] = cuda::stack_of(args.shared_down);
   job.shared_k = to_int(args.shared_down.k);
   job.source_rows = to_int(m * top_k);

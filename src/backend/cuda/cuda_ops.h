@@ -48,7 +48,7 @@ class CudaOps final : public Ops {
   // Scratch on the device, one block.
   struct Scratch {
     __nv_bfloat16* normed = nullptr;  // [rows, widest input]
-    float* router_logits = nullptr;   // [rows, experts + 1]
+    float* router_logits = nullptr;   // [slices of k, rows, experts + 1]
     int32_t* pairs = nullptr;         // [rows · top_k]
     cuda::RowBlock* blocks = nullptr;
     int32_t* block_count = nullptr;

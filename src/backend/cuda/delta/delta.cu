@@ -99,32 +99,21 @@ __global__ void __launch_bounds__(128) convolution_kernel(const __grid_constant_
 constexpr int kRuleWarps = 16, kRuleThreads = kRuleWarps * kWarp;
 constexpr int kColumns = 8 * kRuleWarps;  // value columns a block covers
 constexpr int kKeySteps = 8;              // keys a lane owns: key dimensions up to 128
-constexpr int kChunk = 16;                // rows whose q, k, v are in shared memory together
+constexpr int kChunk = 32;                // rows whose q, k, v are in shared memory together
 
-// Rows of the convolution's result for one head pair, q and k made unit vectors.
+// Rows of the convolution's result for one head pair with q and k made unit vectors.
 struct Chunk {
   float q[kChunk][16 * kKeySteps], k[kChunk][16 * kKeySteps];
-  float v[kChunk][kColumns], o[kChunk][kColumns];
+  float v[kChunk][kColumns];  // later the outputs
   float decay[kChunk], write[kChunk];
 };
 
+// Scratch rows first … first + rows − 1.
 __device__ inline void load_chunk(const DeltaArgs& a, int64_t first, int rows, int head,
                                   Chunk& chunk) {
   const int dk = a.key_dim, dv = a.value_dim, channels = a.channels();
   const int key_head = head / (a.value_heads / a.key_heads);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  for (int i = warp; i < 2 * rows; i += kRuleWarps) {
-    const int row = i / 2;
-    const bool is_k = i % 2 == 1;
-    const float* from =
-        a.mixed + (first + row) * channels + (is_k ? a.key_heads + key_head : key_head) * dk;
-    float sum = 0;
-    for (int j = lane; j < dk; j += kWarp) sum = fmaf(from[j], from[j], sum);
-    float factor = 1.0f / sqrtf(warp_sum(sum) + kUnitEpsilon);
-    if (!is_k) factor /= sqrtf(static_cast<float>(dk));
-    float* const to = is_k ? chunk.k[row] : chunk.q[row];
-    for (int j = lane; j < 16 * kKeySteps; j += kWarp) to[j] = j < dk ? from[j] * factor : 0.0f;
-  }
   for (int i = threadIdx.x; i < rows * kColumns; i += kRuleThreads) {
     const int row = i / kColumns, c = i % kColumns;
     const float* from = a.mixed + (first + row) * channels + 2 * a.key_heads * dk + head * dv;
@@ -134,6 +123,23 @@ __device__ inline void load_chunk(const DeltaArgs& a, int64_t first, int rows, i
     const float* gates = a.mixed_gates + (first + row) * 2 * a.value_heads + head;
     chunk.decay[row] = expf(gates[0]);
     chunk.write[row] = gates[a.value_heads];
+  }
+  constexpr int kParts = 16 * kKeySteps / kWarp;
+  for (int i = warp; i < 2 * rows; i += kRuleWarps) {
+    const int row = i / 2;
+    const bool is_k = i % 2 == 1;
+    const float* from =
+        a.mixed + (first + row) * channels + (is_k ? a.key_heads + key_head : key_head) * dk;
+    float x[kParts], sum = 0;
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) x[j] = j * kWarp + lane < dk ? from[j * kWarp + lane] : 0.0f;
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) sum = fmaf(x[j], x[j], sum);
+    float factor = 1.0f / sqrtf(warp_sum(sum) + kUnitEpsilon);
+    if (!is_k) factor /= sqrtf(static_cast<float>(dk));
+    float* const to = is_k ? chunk.k[row] : chunk.q[row];
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) to[j * kWarp + lane] = x[j] * factor;
   }
 }
 
@@ -171,19 +177,34 @@ __device__ inline void run_row(const Chunk& chunk, int row, int column, int key,
   }
 }
 
-// Gated norm of the rows' outputs; a warp a row.
-__device__ inline void write_rows(const DeltaArgs& a, int64_t first, int rows, int head,
+// Gated norm of the outputs of rows first … of the step, which are chunk rows `skip` …; a warp a
+// row.
+__device__ inline void write_rows(const DeltaArgs& a, int64_t first, int rows, int skip, int head,
                                   const Chunk& chunk) {
+  constexpr int kParts = kColumns / kWarp;
   const int dv = a.value_dim, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   for (int row = warp; row < rows; row += kRuleWarps) {
-    const float* o = chunk.o[row];
-    float sum = 0;
-    for (int c = lane; c < dv; c += kWarp) sum = fmaf(o[c], o[c], sum);
-    const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(dv) + a.epsilon);
+    const float* o = chunk.v[skip + row];
     const __nv_bfloat16* z = a.in + (first + row) * a.in_stride + a.channels() + head * dv;
     __nv_bfloat16* out = a.out + (first + row) * a.out_stride + head * dv;
-    for (int c = lane; c < dv; c += kWarp)
-      out[c] = __float2bfloat16(o[c] * scale * a.norm[c] * silu(to_float(z[c])));
+    float gate[kParts], norm[kParts], sum = 0;
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) {
+      const int c = j * kWarp + lane;
+      gate[j] = c < dv ? to_float(z[c]) : 0.0f;
+      norm[j] = c < dv ? a.norm[c] : 0.0f;
+    }
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) {
+      const float x = j * kWarp + lane < dv ? o[j * kWarp + lane] : 0.0f;
+      sum = fmaf(x, x, sum);
+    }
+    const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(dv) + a.epsilon);
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) {
+      const int c = j * kWarp + lane;
+      if (c < dv) out[c] = __float2bfloat16(o[c] * scale * norm[j] * silu(gate[j]));
+    }
   }
 }
 
@@ -226,27 +247,24 @@ __global__ void __launch_bounds__(kRuleThreads) rule_kernel(const __grid_constan
     }
   };
 
-  float o[4];
-  if (part.accepted > 0) {
-    load_chunk(a, part.scratch, part.accepted, head, chunk);
-    __syncthreads();
-    for (int row = 0; row < part.accepted; ++row) run_row(chunk, row, column, key, s, o);
-    if (!a.is_prefill) store();
-    __syncthreads();
-  }
-  for (int begin = 0; begin < part.rows; begin += kChunk) {
-    const int rows = min(kChunk, part.rows - begin);
-    load_chunk(a, part.scratch + part.accepted + begin, rows, head, chunk);
+  // Tape rows and new ones in one run; between them the state is what is committed.
+  const int all = part.accepted + part.rows;
+  for (int begin = 0; begin < all; begin += kChunk) {
+    const int rows = min(kChunk, all - begin), skip = min(max(part.accepted - begin, 0), rows);
+    if (begin > 0) __syncthreads();
+    load_chunk(a, part.scratch + begin, rows, head, chunk);
     __syncthreads();
     for (int row = 0; row < rows; ++row) {
+      float o[4];
       run_row(chunk, row, column, key, s, o);
+      if (begin + row + 1 == part.accepted && !a.is_prefill) store();
+      __syncwarp();  // the row's v has been read
       if (key == 0)
 #pragma unroll
-        for (int c = 0; c < 4; ++c) chunk.o[row][column + c] = o[c];
+        for (int c = 0; c < 4; ++c) chunk.v[row][column + c] = o[c];
     }
     __syncthreads();
-    write_rows(a, part.first + begin, rows, head, chunk);
-    __syncthreads();
+    write_rows(a, part.first + begin + skip - part.accepted, rows - skip, skip, head, chunk);
   }
   if (a.is_prefill) store();
 }

@@ -59,6 +59,40 @@ __device__ inline Unit unit_at(const StreamArgs& a, const Plan& plan, int unit, 
   return u;
 }
 
+// Units in order, as stretches that cost the same each: records to read. Teams get equal costs.
+struct Stretches {
+  int64_t costs[StreamArgs::kMaxStacks];  // of one unit
+  int units[StreamArgs::kMaxStacks];
+  int count = 0;
+
+  __device__ void add(int units_of, int64_t cost) {
+    if (units_of == 0) return;
+    costs[count] = cost;
+    units[count++] = units_of;
+  }
+  __device__ int64_t total() const {
+    int64_t sum = 0;
+#pragma unroll
+    for (int i = 0; i < StreamArgs::kMaxStacks; ++i)
+      if (i < count) sum += units[i] * costs[i];
+    return sum;
+  }
+  // The first unit that begins at this cost or later.
+  __device__ int unit_at_cost(int64_t cost) const {
+    int first = 0;
+#pragma unroll
+    for (int i = 0; i < StreamArgs::kMaxStacks; ++i) {
+      if (i >= count) break;
+      if (cost <= units[i] * costs[i])
+        return first + static_cast<int>((static_cast<uint32_t>(cost) + costs[i] - 1) /
+                                        static_cast<uint32_t>(costs[i]));
+      cost -= units[i] * costs[i];
+      first += units[i];
+    }
+    return first;
+  }
+};
+
 // Where a warp is in its stream: batches of a slice of k, of one or two matrices, of a unit.
 struct Cursor {
   int unit, part;   // part 1: the up matrix
@@ -195,15 +229,26 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
   const bool dense = a.blocks == nullptr;
   if (!dense) wait_for_inputs();  // the blocks themselves are an input
   int tiles = plan.stacks[0].tiles;
-  if (!dense)
+  Stretches stretches;
+  if (dense) {
+    const int row_blocks = (a.rows + 8 * kTiles - 1) / (8 * kTiles);
+    if (parts == 1)
+      for (int i = 1; i < a.stacks; ++i) tiles += plan.stacks[i].tiles;
+    if (row_blocks == 1 && parts == 1)
+      for (int i = 0; i < a.stacks; ++i)
+        stretches.add(plan.stacks[i].tiles, plan.stacks[i].records);
+    else  // each block has tiles of all costs
+      stretches.add(row_blocks * tiles, plan.stacks[0].records);
+  } else {
     tiles = max(tiles, plan.stacks[kSharedStack].tiles);
-  else if (parts == 1)
-    for (int i = 1; i < a.stacks; ++i) tiles += plan.stacks[i].tiles;
-  const int row_blocks = dense ? (a.rows + 8 * kTiles - 1) / (8 * kTiles) : *a.block_count;
-  const int units = tiles * row_blocks, teams = static_cast<int>(gridDim.x) * kTeams;
+    const int shared_blocks = (a.rows + a.block_capacity - 1) / a.block_capacity;
+    stretches.add(shared_blocks * tiles, plan.stacks[kSharedStack].records);
+    stretches.add((*a.block_count - shared_blocks) * tiles, plan.stacks[0].records);
+  }
+  const int64_t total = stretches.total(), teams = static_cast<int64_t>(gridDim.x) * kTeams;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kTeams + team;
-  const int first = static_cast<int>(index * units / teams);
-  const int last = static_cast<int>((index + 1) * units / teams);
+  const int first = stretches.unit_at_cost(index * total / teams);
+  const int last = stretches.unit_at_cost((index + 1) * total / teams);
 
   Cursor at{first, 0, 0, 0};
   Unit unit{};
@@ -313,7 +358,10 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
 // besides is spread over them. A function of the matrices alone.
 int split_of(const StreamArgs& args) {
   if (args.k % 128 != 0 || args.shared_k % 128 != 0) return kWarps;  // rows need padding
-  const int records = args.w[0].records;
+  int records = args.w[0].records;
+  if (!is_gated(args.output) && args.blocks == nullptr)
+    for (int i = 1; i < args.stacks; ++i)
+      if (args.w[i].tiles > args.w[0].tiles) records = args.w[i].records;  // the largest matrix's
   return records >= 8 * kBatch ? 8 : records >= 4 * kBatch ? 4 : 2;
 }
 

@@ -67,6 +67,7 @@ struct StreamArgs {
   const int32_t* pairs = nullptr;
   int pairs_per_row = 1;
   int max_blocks = 0;
+  int block_capacity = 0;  // rows of a block; the shared expert's blocks come first
   // The shared expert's matrices, input and output.
   TileStack shared[2];
   int shared_k = 0;

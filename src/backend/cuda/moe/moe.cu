@@ -15,12 +15,17 @@ __device__ inline void route_row(const RouteRows& a, int row) {
   constexpr uint32_t kAll = 0xFFFFFFFFu;
   const int lane = threadIdx.x % kWarp;
   const float* logits = a.logits + static_cast<int64_t>(row) * (a.experts + 1);
-  float p[kLaneExperts];
+  const int64_t slice = static_cast<int64_t>(a.rows) * (a.experts + 1);
+  float p[kLaneExperts], shared = 0;
   float largest = -INFINITY;
 #pragma unroll
-  for (int i = 0; i < kLaneExperts; ++i) {
-    const int e = i * kWarp + lane;
-    p[i] = e < a.experts ? logits[e] : -INFINITY;
+  for (int i = 0; i < kLaneExperts; ++i) p[i] = i * kWarp + lane < a.experts ? 0.0f : -INFINITY;
+#pragma unroll 8
+  for (int s = 0; s < a.slices; ++s) {
+#pragma unroll
+    for (int i = 0; i < kLaneExperts; ++i)
+      if (i * kWarp + lane < a.experts) p[i] += logits[s * slice + i * kWarp + lane];
+    shared += logits[s * slice + a.experts];
   }
 #pragma unroll
   for (int i = 0; i < kLaneExperts; ++i) largest = fmaxf(largest, p[i]);
@@ -62,7 +67,7 @@ __device__ inline void route_row(const RouteRows& a, int row) {
     if (lane == 0) a.expert[row * a.top_k + slot] = static_cast<int32_t>(expert);
   }
   if (lane < a.top_k) a.weight[row * a.top_k + lane] = mine / chosen_sum;
-  if (lane == 0) a.shared_weight[row] = sigmoid(logits[a.experts]);
+  if (lane == 0) a.shared_weight[row] = sigmoid(shared);
 }
 
 constexpr int kGroupThreads = 512;
@@ -112,19 +117,19 @@ __device__ inline void group_all(const GroupPairs& a, GroupShared& s) {
     }
     all_blocks += s.block_sums[i];
   }
+  const int shared_blocks = (a.rows + a.capacity - 1) / a.capacity;
   int at = pairs_before - mine;
   for (int i = 0; i < my_blocks; ++i)
-    a.blocks[blocks_before - my_blocks + i] = {e, at + i * a.capacity,
-                                               min(a.capacity, mine - i * a.capacity)};
+    a.blocks[shared_blocks + blocks_before - my_blocks + i] = {
+        e, at + i * a.capacity, min(a.capacity, mine - i * a.capacity)};
   for (int begin = 0; begin < count; begin += kChosen) {
     if (count > kChosen) read(begin);  // a single stretch is still there
     if (mine > 0)
       for (int i = 0; i < n; ++i)
         if (s.chosen[i] == e) a.pairs[at++] = begin + i;
   }
-  const int shared_blocks = (a.rows + a.capacity - 1) / a.capacity;
   for (int i = threadIdx.x; i < shared_blocks; i += kGroupThreads)
-    a.blocks[all_blocks + i] = {-1, i * a.capacity, min(a.capacity, a.rows - i * a.capacity)};
+    a.blocks[i] = {-1, i * a.capacity, min(a.capacity, a.rows - i * a.capacity)};
   if (threadIdx.x == 0) *a.block_count = all_blocks + shared_blocks;
 }
 

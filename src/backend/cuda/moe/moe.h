@@ -6,7 +6,9 @@
 namespace pewter::cuda {
 
 struct RouteRows {
-  const float* logits = nullptr;   // [rows, experts + 1]: the router's, then the shared gate's
+  // [slices, rows, experts + 1] to be added: the router's logits, then the shared gate's.
+  const float* logits = nullptr;
+  int slices = 1;
   int32_t* expert = nullptr;       // [rows, top_k]
   float* weight = nullptr;         // [rows, top_k]
   float* shared_weight = nullptr;  // [rows]
@@ -14,8 +16,8 @@ struct RouteRows {
 };
 void route_rows(cudaStream_t stream, const RouteRows& args);
 
-// Pairs (row · top_k + slot) in the order of their experts, cut into blocks of at most `capacity`;
-// then the rows once more for the shared expert (matrix -1).
+// Blocks of at most `capacity`: first the rows for the shared expert (matrix -1), then the pairs
+// (row · top_k + slot) in the order of their experts.
 struct GroupPairs {
   const int32_t* expert = nullptr;  // [rows, top_k]
   int rows = 0, experts = 0, top_k = 0, capacity = 0;
