@@ -8,25 +8,34 @@ namespace pewter::cuda {
 namespace {
 
 constexpr int kLaneExperts = 16;  // experts a lane holds: up to 512
+constexpr int kMostLogits = kLaneExperts * kWarp + 1, kMostSlices = 8;
 constexpr int kRouteWarps = 4;
 
-// One warp routes one row.
-__device__ inline void route_row(const RouteRows& a, int row) {
+// The logits of `rows` rows from `first` on, slices of k added in order, by all threads of a block.
+__device__ inline void add_slices(const RouteRows& a, int first, int rows, float* logits) {
+  const int width = a.experts + 1;
+  const int64_t slice = static_cast<int64_t>(a.rows) * width;
+  const float* from = a.logits + static_cast<int64_t>(first) * width;
+  for (int i = threadIdx.x; i < rows * width; i += blockDim.x) {
+    float parts[kMostSlices];
+#pragma unroll
+    for (int s = 0; s < kMostSlices; ++s) parts[s] = s < a.slices ? from[s * slice + i] : 0.0f;
+    float sum = 0;
+#pragma unroll
+    for (int s = 0; s < kMostSlices; ++s) sum += parts[s];
+    logits[i] = sum;
+  }
+  __syncthreads();
+}
+
+// One warp routes one row; its logits, the shared gate's last, are in shared memory.
+__device__ inline void route_row(const RouteRows& a, int row, const float* logits) {
   constexpr uint32_t kAll = 0xFFFFFFFFu;
   const int lane = threadIdx.x % kWarp;
-  const float* logits = a.logits + static_cast<int64_t>(row) * (a.experts + 1);
-  const int64_t slice = static_cast<int64_t>(a.rows) * (a.experts + 1);
-  float p[kLaneExperts], shared = 0;
-  float largest = -INFINITY;
+  float p[kLaneExperts], largest = -INFINITY;
 #pragma unroll
-  for (int i = 0; i < kLaneExperts; ++i) p[i] = i * kWarp + lane < a.experts ? 0.0f : -INFINITY;
-#pragma unroll 8
-  for (int s = 0; s < a.slices; ++s) {
-#pragma unroll
-    for (int i = 0; i < kLaneExperts; ++i)
-      if (i * kWarp + lane < a.experts) p[i] += logits[s * slice + i * kWarp + lane];
-    shared += logits[s * slice + a.experts];
-  }
+  for (int i = 0; i < kLaneExperts; ++i)
+    p[i] = i * kWarp + lane < a.experts ? logits[i * kWarp + lane] : -INFINITY;
 #pragma unroll
   for (int i = 0; i < kLaneExperts; ++i) largest = fmaxf(largest, p[i]);
   largest = warp_max(largest);
@@ -67,7 +76,7 @@ __device__ inline void route_row(const RouteRows& a, int row) {
     if (lane == 0) a.expert[row * a.top_k + slot] = static_cast<int32_t>(expert);
   }
   if (lane < a.top_k) a.weight[row * a.top_k + lane] = mine / chosen_sum;
-  if (lane == 0) a.shared_weight[row] = sigmoid(shared);
+  if (lane == 0) a.shared_weight[row] = sigmoid(logits[a.experts]);
 }
 
 constexpr int kGroupThreads = 512;
@@ -135,10 +144,12 @@ __device__ inline void group_all(const GroupPairs& a, GroupShared& s) {
 
 __global__ void __launch_bounds__(kRouteWarps* kWarp)
     route_kernel(const __grid_constant__ RouteRows a) {
+  __shared__ float logits[kRouteWarps * kMostLogits];
   start_next();
   wait_for_inputs();
-  const int row = blockIdx.x * kRouteWarps + static_cast<int>(threadIdx.x) / kWarp;
-  if (row < a.rows) route_row(a, row);
+  const int first = blockIdx.x * kRouteWarps, warp = static_cast<int>(threadIdx.x) / kWarp;
+  add_slices(a, first, min(kRouteWarps, a.rows - first), logits);
+  if (first + warp < a.rows) route_row(a, first + warp, logits + warp * (a.experts + 1));
 }
 
 __global__ void __launch_bounds__(kGroupThreads)
@@ -154,10 +165,12 @@ __global__ void __launch_bounds__(kGroupThreads)
     route_group_kernel(const __grid_constant__ RouteRows route,
                        const __grid_constant__ GroupPairs group) {
   __shared__ GroupShared s;
+  __shared__ float logits[kGroupThreads / kWarp * kMostLogits];
   start_next();
   wait_for_inputs();
+  add_slices(route, 0, route.rows, logits);
   const int row = static_cast<int>(threadIdx.x) / kWarp;
-  if (row < route.rows) route_row(route, row);
+  if (row < route.rows) route_row(route, row, logits + row * (route.experts + 1));
   __syncthreads();
   group_all(group, s);
 }
@@ -192,8 +205,8 @@ __global__ void __launch_bounds__(256) combine_kernel(const __grid_constant__ Co
 }  // namespace
 
 void route_rows(cudaStream_t stream, const RouteRows& args) {
-  CHECK(args.experts <= kLaneExperts * kWarp && args.top_k <= kWarp, args.experts, " experts, ",
-        args.top_k, " chosen");
+  CHECK(args.experts <= kLaneExperts * kWarp && args.top_k <= kWarp && args.slices <= kMostSlices,
+        args.experts, " experts, ", args.top_k, " chosen");
   const int blocks = (args.rows + kRouteWarps - 1) / kRouteWarps;
   launch(stream, dim3(static_cast<unsigned>(blocks)), dim3(kRouteWarps * kWarp), 0, route_kernel,
          args);
