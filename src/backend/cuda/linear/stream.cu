@@ -37,8 +37,12 @@ struct Unit {
 };
 constexpr int kSharedStack = StreamArgs::kMaxStacks;  // the shared expert's come behind the others
 
+constexpr int kPlanStacks = StreamArgs::kMaxStacks + 2;
+
+// What all threads of a block look up while they work.
 struct Plan {
-  TileStack stacks[StreamArgs::kMaxStacks + 2];
+  TileStack stacks[kPlanStacks];
+  int2 slices[kPlanStacks][kWarps];  // first record and end of each member of a team
 };
 
 __device__ inline RowBlock row_block(const StreamArgs& a, int block, int capacity) {
@@ -61,31 +65,29 @@ __device__ inline Unit unit_at(const StreamArgs& a, const Plan& plan, int unit, 
 
 // Units in order, as stretches that cost the same each: records to read. Teams get equal costs.
 struct Stretches {
-  int64_t costs[StreamArgs::kMaxStacks];  // of one unit
+  int costs[StreamArgs::kMaxStacks];  // of one unit
   int units[StreamArgs::kMaxStacks];
   int count = 0;
 
-  __device__ void add(int units_of, int64_t cost) {
+  __device__ void add(int units_of, int cost) {
     if (units_of == 0) return;
     costs[count] = cost;
     units[count++] = units_of;
   }
-  __device__ int64_t total() const {
-    int64_t sum = 0;
+  __device__ int total() const {
+    int sum = 0;
 #pragma unroll
     for (int i = 0; i < StreamArgs::kMaxStacks; ++i)
       if (i < count) sum += units[i] * costs[i];
     return sum;
   }
   // The first unit that begins at this cost or later.
-  __device__ int unit_at_cost(int64_t cost) const {
+  __device__ int unit_at_cost(int cost) const {
     int first = 0;
 #pragma unroll
     for (int i = 0; i < StreamArgs::kMaxStacks; ++i) {
       if (i >= count) break;
-      if (cost <= units[i] * costs[i])
-        return first + static_cast<int>((static_cast<uint32_t>(cost) + costs[i] - 1) /
-                                        static_cast<uint32_t>(costs[i]));
+      if (cost <= units[i] * costs[i]) return first + (cost + costs[i] - 1) / costs[i];
       cost -= units[i] * costs[i];
       first += units[i];
     }
@@ -100,11 +102,16 @@ struct Cursor {
 };
 
 template <int kSplit>
-__device__ inline void begin_slice(const TileStack& w, int tile, int member, Cursor& at) {
+__device__ inline int2 slice_of(const TileStack& w, int member) {
   const int unit = record_unit(w.format), blocks = (w.records + unit - 1) / unit;
-  at.record = member * blocks / kSplit * unit;
+  return {member * blocks / kSplit * unit, min((member + 1) * blocks / kSplit * unit, w.records)};
+}
+
+__device__ inline void begin_slice(const Plan& plan, int stack, int tile, int member, Cursor& at) {
+  const int2 slice = plan.slices[stack][member];
+  at.record = slice.x;
   // The shared expert may have fewer outputs than the others: a tile it lacks is an empty slice.
-  at.end = tile < w.tiles ? min((member + 1) * blocks / kSplit * unit, w.records) : at.record;
+  at.end = tile < plan.stacks[stack].tiles ? slice.y : slice.x;
 }
 
 // Which row of x (or, behind a.source_rows, of shared_x) row r of a block reads.
@@ -226,6 +233,10 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
                                    ? a.w[threadIdx.x]
                                    : a.shared[threadIdx.x - StreamArgs::kMaxStacks];
   __syncthreads();
+  if (threadIdx.x < kPlanStacks * kSplit)
+    plan.slices[threadIdx.x / kSplit][threadIdx.x % kSplit] =
+        slice_of<kSplit>(plan.stacks[threadIdx.x / kSplit], threadIdx.x % kSplit);
+  __syncthreads();
   const bool dense = a.blocks == nullptr;
   if (!dense) wait_for_inputs();  // the blocks themselves are an input
   int tiles = plan.stacks[0].tiles;
@@ -245,10 +256,11 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
     stretches.add(shared_blocks * tiles, plan.stacks[kSharedStack].records);
     stretches.add((*a.block_count - shared_blocks) * tiles, plan.stacks[0].records);
   }
-  const int64_t total = stretches.total(), teams = static_cast<int64_t>(gridDim.x) * kTeams;
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kTeams + team;
-  const int first = stretches.unit_at_cost(index * total / teams);
-  const int last = stretches.unit_at_cost((index + 1) * total / teams);
+  const int total = stretches.total(), teams = static_cast<int>(gridDim.x) * kTeams;
+  const int index = static_cast<int>(blockIdx.x) * kTeams + team,
+            share = (total + teams - 1) / teams;
+  const int first = stretches.unit_at_cost(min(index * share, total));
+  const int last = stretches.unit_at_cost(min((index + 1) * share, total));
 
   Cursor at{first, 0, 0, 0};
   Unit unit{};
@@ -258,7 +270,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
   if (works) {
     unit = unit_at(a, plan, first, tiles);
     const TileStack& w = plan.stacks[unit.stack];
-    begin_slice<kSplit>(w, unit.tile, member, at);
+    begin_slice(plan, unit.stack, unit.tile, member, at);
     const Run run = run_at(w, unit.index, unit.tile, at.record, at.end, me);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) request(run, i, batch[i]);
@@ -310,12 +322,12 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
         at.part = 0;
         ++at.unit;
         if (at.unit < last) {
-          unit = unit_at(a, plan, at.unit, tiles);
+          const int stack_end = dense && parts == 1 ? plan.stacks[unit.stack].tiles : tiles;
+          if (++unit.tile == stack_end) unit = unit_at(a, plan, at.unit, tiles);
           new_block = unit.block != here.block;
         }
       }
-      if (at.unit < last)
-        begin_slice<kSplit>(plan.stacks[unit.stack + at.part], unit.tile, member, at);
+      if (at.unit < last) begin_slice(plan, unit.stack + at.part, unit.tile, member, at);
     }
     Run next;
     Scales next_scales{};
