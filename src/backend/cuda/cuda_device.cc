@@ -24,6 +24,7 @@ Result<std::shared_ptr<CudaDevice>> CudaDevice::make() {
     return Error{ErrorCode::kUnavailable, str_cat("cuda: ", device->description_,
                                                   " is older than 8.0, the first that works")};
   device->multiprocessors_ = properties.multiProcessorCount;
+  device->shared_bytes_ = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
   CUDA_CHECK(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking));
   return device;
 }

@@ -36,6 +36,7 @@ class CudaDevice final : public Device {
 
   cudaStream_t stream() const { return stream_; }
   int multiprocessors() const { return multiprocessors_; }
+  int64_t shared_bytes() const { return shared_bytes_; }  // of a multiprocessor
   // "NVIDIA H200, compute capability 9.0"
   const std::string& description() const { return description_; }
 
@@ -43,6 +44,7 @@ class CudaDevice final : public Device {
   CudaDevice() = default;
   cudaStream_t stream_ = nullptr;
   int multiprocessors_ = 0;
+  int64_t shared_bytes_ = 0;
   std::map<std::pair<const void*, uint64_t>, cudaGraphExec_t> steps_;  // null: seen once
   std::mutex staging_mutex_;
   Buffer staging_;  // canonical rows on their way into the tiled layout

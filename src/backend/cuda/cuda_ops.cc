@@ -102,7 +102,7 @@ Status CudaOps::reserve(const OpsLimits& limits) {
 }
 
 void CudaOps::product(const StreamArgs& args) {
-  cuda::stream_product(stream(), device_->multiprocessors(), args);
+  cuda::stream_product(stream(), {device_->multiprocessors(), device_->shared_bytes()}, args);
 }
 
 void CudaOps::norm_into_scratch(const TensorView& x, const TensorView& weight, float epsilon) {
@@ -149,7 +149,7 @@ void CudaOps::norm_linear(const NormLinearArgs& args) {
   // The units that take longest first, so that none is left for the end.
   std::stable_sort(
       job.w, job.w + job.stacks,
-      [](const cuda::TileStack& a, const cuda::TileStack& b) { return a.records > b.records; });
+      [](const cuda::TileStack& a, const cuda::TileStack& b) { return a.records() > b.records(); });
   product(job);
 }
 

@@ -13,7 +13,7 @@ __device__ inline float tiled_bf16(const TileStack& w, int64_t row, int64_t k) {
   const int64_t tile = row / kTileOutputs, output = row % kTileOutputs;
   const int64_t block = k / 64, t = k % 64 / 16, s = k % 16 / 4, i = k % 4;
   const int64_t lane = output % 8 * 4 + t, pair = i / 2 * 2 + output / 8;
-  const int64_t record = tile * w.records + block * 4 + s;
+  const int64_t record = (tile * w.blocks + block) * 4 + s;
   const auto* values = reinterpret_cast<const __nv_bfloat16*>(w.values);
   return to_float(values[(record * kWarp + lane) * 8 + pair * 2 + i % 2]);
 }

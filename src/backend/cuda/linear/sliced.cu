@@ -1,6 +1,6 @@
 // One warp a (tile of 16 outputs, slice of k, eight rows). How k is cut and the order of the slices
 // depend on nothing else. Bytes: the weights once per eight rows, from memory or L2. Limits: the
-// latency of one or two batches of weights, with all multiprocessors at it.
+// latency of a few kilobytes of weights a warp, with all multiprocessors at it.
 
 #include "backend/cuda/linear/fragments.cuh"
 #include "backend/cuda/linear/sliced.h"
@@ -19,32 +19,37 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const bool second = tile >= a.w[0].tiles;
   const TileStack& w = second ? a.w[1] : a.w[0];
   if (second) tile -= a.w[0].tiles;
-  const int unit = record_unit(w.format), blocks = (w.records + unit - 1) / unit;
-  int record = slice * blocks / kSlices * unit;
-  const int end = min((slice + 1) * blocks / kSlices * unit, w.records);
-
-  uint4 batch[kBatch];
-  Run run = run_at(w, 0, tile, record, end, me);
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i) request(run, i, batch[i]);
-  Scales scales = load_scales(w, 0, tile, record, me);
+  __shared__ __align__(16) unsigned char places[kWarps * kPlaces * kPlaceBytes];
+  Ring ring(places + me.warp * kPlaces * kPlaceBytes);
+  const int block = slice * w.blocks / kSlices, end = (slice + 1) * w.blocks / kSlices;
+  int left = (end - block) * w.block_records, in_block = 0;
+  const uint8_t* from =
+      w.values + (static_cast<int64_t>(tile) * w.blocks + block) * w.block_bytes() + me.lane * 16;
+  const auto refill = [&] {
+    if (left == 0) return ring.commit();
+    --left;
+    ring.push(from, me.lane, in_block == 0 && me.lane * 16 < w.tail_bytes,
+              w.block_records * static_cast<int>(kRecordBytes));
+    from += kRecordBytes;
+    if (++in_block == w.block_records) {
+      in_block = 0;
+      from += w.tail_bytes;
+    }
+  };
+#pragma unroll 1
+  for (int i = 0; i < kRing; ++i) refill();
   wait_for_inputs();
   const int count = min(8, a.rows - first_row);
   Inputs<false> x[1];
   x[0].set(a.x + (first_row + (me.g < count ? me.g : 0)) * a.x_stride);
-  float acc[1][4] = {};
-  for (; record < end; record += kBatch) {
-    run = run_at(w, 0, tile, record + kBatch, end, me);
-    const Scales next = load_scales(w, 0, tile, record + kBatch, me);
-    consume<1, false>(w, batch, scales, run, record, end, me, x, acc);
-    scales = next;
-  }
+  Sums<1> sums;
+  consume<1, false>(w, ring, block, end, me, x, sums, refill);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int output = tile * 16 + me.g + i / 2 * 8, row = 2 * me.t + i % 2;
     if (output < w.n && row < count)
       a.out[(static_cast<int64_t>(slice) * a.rows + first_row + row) * a.out_stride + w.out_column +
-            output] = acc[0][i];
+            output] = sums.acc[0][i];
   }
 }
 

@@ -7,8 +7,8 @@
 // they come from memory. How k is cut depends on the matrix alone: a row's bits do not depend on
 // its neighbours. Bytes: weights once per row block; x from L2 once per block of threads; results.
 // Precision: bf16 rows, exact weights (fragments.cuh), f32 sums.
-// Limits: memory while rows are few. Each warp has 4 KiB of weights on the way while it works, and
-// the first are requested before the kernel before has ended.
+// Limits: memory while rows are few. Each warp has 4 KiB of weights on the way while it works
+// (fragments.cuh), and the first are requested before the kernel before has ended.
 
 #include <algorithm>
 
@@ -42,7 +42,7 @@ constexpr int kPlanStacks = StreamArgs::kMaxStacks + 2;
 // What all threads of a block look up while they work.
 struct Plan {
   TileStack stacks[kPlanStacks];
-  int2 slices[kPlanStacks][kWarps];  // first record and end of each member of a team
+  int2 slices[kPlanStacks][kWarps];  // first block and end of each member of a team
 };
 
 __device__ inline RowBlock row_block(const StreamArgs& a, int block, int capacity) {
@@ -95,24 +95,32 @@ struct Stretches {
   }
 };
 
-// Where a warp is in its stream: batches of a slice of k, of one or two matrices, of a unit.
-struct Cursor {
-  int unit, part;   // part 1: the up matrix
-  int record, end;  // of this warp's slice
-};
-
 template <int kSplit>
 __device__ inline int2 slice_of(const TileStack& w, int member) {
-  const int unit = record_unit(w.format), blocks = (w.records + unit - 1) / unit;
-  return {member * blocks / kSplit * unit, min((member + 1) * blocks / kSplit * unit, w.records)};
+  return {member * w.blocks / kSplit, (member + 1) * w.blocks / kSplit};
 }
 
-__device__ inline void begin_slice(const Plan& plan, int stack, int tile, int member, Cursor& at) {
-  const int2 slice = plan.slices[stack][member];
-  at.record = slice.x;
-  // The shared expert may have fewer outputs than the others: a tile it lacks is an empty slice.
-  at.end = tile < plan.stacks[stack].tiles ? slice.y : slice.x;
-}
+// The end of a warp's stream at which records are requested: kRing ahead of where they are used.
+struct Source {
+  int number, last;  // units
+  Unit unit;
+  int part = 0;
+  const uint8_t* from = nullptr;  // this lane's piece of the next record
+  int left = 0, in_block = 0;     // records of the slice; place in their block
+  int block_records = 0, tail_bytes = 0;
+
+  __device__ void begin_slice(const Plan& plan, int member, int lane) {
+    const TileStack& w = plan.stacks[unit.stack + part];
+    const int2 slice = plan.slices[unit.stack + part][member];
+    block_records = w.block_records;
+    tail_bytes = w.tail_bytes;
+    in_block = 0;
+    // The shared expert may have fewer outputs than the others: a tile it lacks has no records.
+    left = unit.tile < w.tiles ? (slice.y - slice.x) * block_records : 0;
+    from = w.values + unit.index * w.matrix_bytes +
+           (static_cast<int64_t>(unit.tile) * w.blocks + slice.x) * w.block_bytes() + lane * 16;
+  }
+};
 
 // Which row of x (or, behind a.source_rows, of shared_x) row r of a block reads.
 __device__ inline int source_row(const StreamArgs& a, const RowBlock& block, int r) {
@@ -210,25 +218,31 @@ __device__ inline void team_barrier(int team) {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(kSplit * kWarp) : "memory");
 }
 
+// Blocks of threads a multiprocessor holds, as far as registers go.
+template <int kTiles>
+constexpr int kResident = kTiles == 1   ? 4
+                          : kTiles == 2 ? 3
+                                        : 2;
+
 template <int kTiles, int kSplit, bool kShared>
-__global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
-                                            : kTiles == 2 ? 2
-                                                          : 1)
+__global__ void __launch_bounds__(kThreads, kResident<kTiles>)
     stream_kernel(const __grid_constant__ StreamArgs a, Rows where, int width) {
   extern __shared__ __align__(16) unsigned char shared_memory[];
-  __shared__ Plan plan;
+  __shared__ __align__(16) unsigned char plan_memory[sizeof(Plan)];
+  Plan& plan = *reinterpret_cast<Plan*>(plan_memory);
   constexpr int kTeams = kWarps / kSplit, kTeamSums = kSums<kTiles, kSplit>;
   const Lane me;
   const int team = me.warp / kSplit, member = me.warp % kSplit;
   const int parts = is_gated(a.output) ? 2 : 1;
-  auto* const all_sums = reinterpret_cast<float*>(shared_memory);
-  float* const sums = all_sums + team * kBuffers<kTiles> * parts * kTeamSums;
+  Ring ring(shared_memory + me.warp * kPlaces * kPlaceBytes);
+  auto* const all_sums = reinterpret_cast<float*>(shared_memory + kWarps * kPlaces * kPlaceBytes);
+  float* const team_sums = all_sums + team * kBuffers<kTiles> * parts * kTeamSums;
   auto* const rows =
       reinterpret_cast<__nv_bfloat16*>(all_sums + kTeams * kBuffers<kTiles> * parts * kTeamSums);
 
   start_next();
   // Stacks are indexed at run time: from shared memory that costs no trip to the constants.
-  if (threadIdx.x < StreamArgs::kMaxStacks + 2)
+  if (threadIdx.x < kPlanStacks)
     plan.stacks[threadIdx.x] = threadIdx.x < StreamArgs::kMaxStacks
                                    ? a.w[threadIdx.x]
                                    : a.shared[threadIdx.x - StreamArgs::kMaxStacks];
@@ -247,34 +261,55 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
       for (int i = 1; i < a.stacks; ++i) tiles += plan.stacks[i].tiles;
     if (row_blocks == 1 && parts == 1)
       for (int i = 0; i < a.stacks; ++i)
-        stretches.add(plan.stacks[i].tiles, plan.stacks[i].records);
+        stretches.add(plan.stacks[i].tiles, plan.stacks[i].records());
     else  // each block has tiles of all costs
-      stretches.add(row_blocks * tiles, plan.stacks[0].records);
+      stretches.add(row_blocks * tiles, plan.stacks[0].records());
   } else {
     tiles = max(tiles, plan.stacks[kSharedStack].tiles);
     const int shared_blocks = (a.rows + a.block_capacity - 1) / a.block_capacity;
-    stretches.add(shared_blocks * tiles, plan.stacks[kSharedStack].records);
-    stretches.add((*a.block_count - shared_blocks) * tiles, plan.stacks[0].records);
+    stretches.add(shared_blocks * tiles, plan.stacks[kSharedStack].records());
+    stretches.add((*a.block_count - shared_blocks) * tiles, plan.stacks[0].records());
   }
   const int total = stretches.total(), teams = static_cast<int>(gridDim.x) * kTeams;
-  const int index = static_cast<int>(blockIdx.x) * kTeams + team,
-            share = (total + teams - 1) / teams;
+  const int index = static_cast<int>(blockIdx.x) * kTeams + team;
+  const int share = (total + teams - 1) / teams;
   const int first = stretches.unit_at_cost(min(index * share, total));
   const int last = stretches.unit_at_cost(min((index + 1) * share, total));
+  const int stack_tiles_end = dense && parts == 1 ? 0 : tiles;  // 0: each stack its own
+  const auto step = [&](Unit& unit, int number) {
+    const int end = stack_tiles_end > 0 ? stack_tiles_end : plan.stacks[unit.stack].tiles;
+    if (++unit.tile == end) unit = unit_at(a, plan, number, tiles);
+  };
 
-  Cursor at{first, 0, 0, 0};
-  Unit unit{};
-  uint4 batch[kBatch];
-  Scales scales{};
   const bool works = first < last;
+  Source source{first, last};
+  const auto refill = [&] {
+    while (source.left == 0 && source.number < last) {
+      if (source.part + 1 < parts) {
+        ++source.part;
+      } else {
+        source.part = 0;
+        if (++source.number < last) step(source.unit, source.number);
+      }
+      if (source.number < last) source.begin_slice(plan, member, me.lane);
+    }
+    if (source.left == 0) return ring.commit();
+    --source.left;
+    const bool with_tail = source.in_block == 0 && me.lane * 16 < source.tail_bytes;
+    ring.push(source.from, me.lane, with_tail,
+              source.block_records * static_cast<int>(kRecordBytes));
+    source.from += kRecordBytes;
+    if (++source.in_block == source.block_records) {
+      source.in_block = 0;
+      source.from += source.tail_bytes;
+    }
+  };
+  Unit unit{};
   if (works) {
-    unit = unit_at(a, plan, first, tiles);
-    const TileStack& w = plan.stacks[unit.stack];
-    begin_slice(plan, unit.stack, unit.tile, member, at);
-    const Run run = run_at(w, unit.index, unit.tile, at.record, at.end, me);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) request(run, i, batch[i]);
-    scales = load_scales(w, unit.index, unit.tile, at.record, me);
+    unit = source.unit = unit_at(a, plan, first, tiles);
+    source.begin_slice(plan, member, me.lane);
+#pragma unroll 1
+    for (int i = 0; i < kRing; ++i) refill();
   }
   if (dense) wait_for_inputs();
   if (where == Rows::kAllShared) {
@@ -285,10 +320,10 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
 
   RowBlock block{};
   Inputs<kShared> x[kTiles];
-  float acc[kTiles][4] = {};
   bool new_block = true;
   int buffer = 0;
-  while (true) {
+#pragma unroll 1
+  for (int number = first; number < last; ++number) {
     if (new_block) {
       block = row_block(a, unit.block, 8 * kTiles);
       if (where == Rows::kBlockShared) {  // one team a block of threads then
@@ -307,62 +342,36 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
         else
           x[j].set(rows + source_row(a, block, r) * (width + kRowPadding));
       }
-      new_block = false;
     }
-
-    // The batch after this one, wherever it is.
-    const Cursor now = at;
-    const Unit here = unit;
-    at.record += kBatch;
-    const bool slice_ends = at.record >= at.end;
-    if (slice_ends) {
-      if (at.part + 1 < parts) {
-        ++at.part;
-      } else {
-        at.part = 0;
-        ++at.unit;
-        if (at.unit < last) {
-          const int stack_end = dense && parts == 1 ? plan.stacks[unit.stack].tiles : tiles;
-          if (++unit.tile == stack_end) unit = unit_at(a, plan, at.unit, tiles);
-          new_block = unit.block != here.block;
-        }
-      }
-      if (at.unit < last) begin_slice(plan, unit.stack + at.part, unit.tile, member, at);
-    }
-    Run next;
-    Scales next_scales{};
-    if (at.unit < last) {
-      const TileStack& w = plan.stacks[unit.stack + at.part];
-      next = run_at(w, unit.index, unit.tile, at.record, at.end, me);
-      next_scales = load_scales(w, unit.index, unit.tile, at.record, me);
-    }
-
-    consume<kTiles, kShared>(plan.stacks[here.stack + now.part], batch, scales, next, now.record,
-                             now.end, me, x, acc);
-    if (slice_ends) {
-      float* const unit_sums = sums + buffer * parts * kTeamSums;
-      float* const to = unit_sums + now.part * kTeamSums + member * 16 * 8 * kTiles;
+    float* const unit_sums = team_sums + buffer * parts * kTeamSums;
+#pragma unroll 1
+    for (int part = 0; part < parts; ++part) {
+      const TileStack& w = plan.stacks[unit.stack + part];
+      const int2 slice = plan.slices[unit.stack + part][member];
+      Sums<kTiles> sums;
+      if (unit.tile < w.tiles)
+        consume<kTiles, kShared>(w, ring, slice.x, slice.y, me, x, sums, refill);
+      float* const to = unit_sums + part * kTeamSums + member * 16 * 8 * kTiles;
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
+        const float(&acc)[4] = sums.acc[j];
         const int row = 8 * j + 2 * me.t;
-        *reinterpret_cast<float2*>(to + me.g * 8 * kTiles + row) =
-            make_float2(acc[j][0], acc[j][1]);
+        *reinterpret_cast<float2*>(to + me.g * 8 * kTiles + row) = make_float2(acc[0], acc[1]);
         *reinterpret_cast<float2*>(to + (me.g + 8) * 8 * kTiles + row) =
-            make_float2(acc[j][2], acc[j][3]);
-        acc[j][0] = acc[j][1] = acc[j][2] = acc[j][3] = 0;
-      }
-      if (now.part + 1 == parts) {
-        team_barrier<kSplit>(team);
-        write_outputs<kTiles, kSplit>(a, plan.stacks[here.stack], here.tile, block, unit_sums,
-                                      member * kWarp + me.lane);
-        if (kBuffers<kTiles> == 1)
-          team_barrier<kSplit>(team);
-        else
-          buffer ^= 1;
+            make_float2(acc[2], acc[3]);
       }
     }
-    if (at.unit >= last) break;
-    scales = next_scales;
+    team_barrier<kSplit>(team);
+    write_outputs<kTiles, kSplit>(a, plan.stacks[unit.stack], unit.tile, block, unit_sums,
+                                  member * kWarp + me.lane);
+    if (kBuffers<kTiles> == 1)
+      team_barrier<kSplit>(team);
+    else
+      buffer ^= 1;
+    if (number + 1 == last) break;
+    const int before = unit.block;
+    step(unit, number + 1);
+    new_block = unit.block != before;
   }
 }
 
@@ -370,24 +379,29 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1   ? 3
 // besides is spread over them. A function of the matrices alone.
 int split_of(const StreamArgs& args) {
   if (args.k % 128 != 0 || args.shared_k % 128 != 0) return kWarps;  // rows need padding
-  int records = args.w[0].records;
+  int records = args.w[0].records();
   if (!is_gated(args.output) && args.blocks == nullptr)
     for (int i = 1; i < args.stacks; ++i)
-      if (args.w[i].tiles > args.w[0].tiles) records = args.w[i].records;  // the largest matrix's
-  return records >= 8 * kBatch ? 8 : records >= 4 * kBatch ? 4 : 2;
+      if (args.w[i].tiles > args.w[0].tiles) records = args.w[i].records();  // the largest matrix's
+  return records >= 8 * kRing ? 8 : records >= 4 * kRing ? 4 : 2;
+}
+
+int64_t padded_k(const TileStack& w, int64_t k) {
+  return round_up(k, w.format == WeightFormat::kBF16 ? 64 : 128);
 }
 
 template <int kTiles, int kSplit>
-void run(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
+void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   const int64_t parts = is_gated(args.output) ? 2 : 1;
   constexpr int64_t kTeams = kWarps / kSplit;
-  const int64_t sum_bytes = kTeams * kBuffers<kTiles> * parts * kSums<kTiles, kSplit> * 4;
+  const int64_t sum_bytes = kWarps * kPlaces * kPlaceBytes +
+                            kTeams * kBuffers<kTiles> * parts * kSums<kTiles, kSplit> * 4;
   int64_t width = 0, tiles = args.w[0].tiles;
-  for (int i = 0; i < args.stacks; ++i) width = std::max(width, padded_k(args.w[i].format, args.k));
+  for (int i = 0; i < args.stacks; ++i) width = std::max(width, padded_k(args.w[i], args.k));
   for (int i = 1; i < args.stacks && parts == 1; ++i) tiles += args.w[i].tiles;
   if (args.blocks != nullptr)
     for (const TileStack& w : args.shared)
-      if (w.tiles > 0) width = std::max(width, padded_k(w.format, args.shared_k));
+      if (w.tiles > 0) width = std::max(width, padded_k(w, args.shared_k));
   const int64_t row_bytes = (width + kRowPadding) * 2;
   const int64_t all = args.x_rows == nullptr ? args.source_rows + args.shared_rows : INT32_MAX;
   const int64_t some = std::min(args.rows, 8 * kTiles);
@@ -413,12 +427,10 @@ void run(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
   (void)prepared;
   const int64_t row_blocks =
       args.blocks != nullptr ? args.max_blocks : (args.rows + 8 * kTiles - 1) / (8 * kTiles);
-  const int64_t resident = std::clamp<int64_t>(kMaxShared / bytes, 1,
-                                               kTiles == 1   ? 3
-                                               : kTiles == 2 ? 2
-                                                             : 1);
+  const int64_t resident =
+      std::clamp<int64_t>(gpu.shared_bytes / (bytes + 1024), 1, kResident<kTiles>);
   const int64_t grid =
-      std::min<int64_t>((tiles * row_blocks + kTeams - 1) / kTeams, resident * multiprocessors);
+      std::min<int64_t>((tiles * row_blocks + kTeams - 1) / kTeams, resident * gpu.multiprocessors);
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kThreads), static_cast<size_t>(bytes),
          where == Rows::kMemory ? stream_kernel<kTiles, kSplit, false>
                                 : stream_kernel<kTiles, kSplit, true>,
@@ -426,48 +438,43 @@ void run(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
 }
 
 template <int kSplit>
-void run_split(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
+void run_split(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   if (args.blocks != nullptr)  // the grouping made blocks of at most eight rows, or of 32
-    return args.rows <= kFewRows ? run<1, kSplit>(stream, multiprocessors, args)
-                                 : run<4, kSplit>(stream, multiprocessors, args);
-  if (args.rows <= 8) return run<1, kSplit>(stream, multiprocessors, args);
-  if (args.rows <= 16) return run<2, kSplit>(stream, multiprocessors, args);
-  run<4, kSplit>(stream, multiprocessors, args);
+    return args.rows <= kFewRows ? run<1, kSplit>(stream, gpu, args)
+                                 : run<4, kSplit>(stream, gpu, args);
+  if (args.rows <= 8) return run<1, kSplit>(stream, gpu, args);
+  if (args.rows <= 16) return run<2, kSplit>(stream, gpu, args);
+  run<4, kSplit>(stream, gpu, args);
 }
 
 }  // namespace
 
 TileStack stack_of(const WeightMatrix& w, int64_t out_column) {
   CHECK(w.layout == kTiledLayout, "a matrix that is not on the GPU");
-  TileStack stack{.values = reinterpret_cast<const uint4*>(w.values.data()),
-                  .value_stride = w.values.dim(1) / 16,
-                  .format = w.format,
-                  .n = static_cast<int>(w.n),
-                  .tiles = static_cast<int>(tiles_of(w.n)),
-                  .records = static_cast<int>(tile_records(w.format, w.k)),
-                  .out_column = static_cast<int>(out_column)};
-  if (w.scales.defined()) {
-    stack.scales = w.scales.data();
-    stack.scale_dtype = w.scales.dtype();
-    stack.scale_stride = w.scales.dim(1);
-    stack.groups = static_cast<int>((w.k + 127) / 128);
-  }
-  if (w.zeros.defined()) {
-    stack.zeros = reinterpret_cast<const uint8_t*>(w.zeros.data());
-    stack.zero_stride = w.zeros.dim(1);
-  }
-  return stack;
+  const BlockShape shape =
+      block_shape(w.format, w.scales.defined() ? w.scales.dtype() : DType::kF32, w.zeros.defined());
+  return {.values = reinterpret_cast<const uint8_t*>(w.values.data()),
+          .matrix_bytes = w.values.dim(1),
+          .format = w.format,
+          .scale_dtype = w.scales.defined() ? w.scales.dtype() : DType::kF32,
+          .has_zeros = w.zeros.defined(),
+          .n = static_cast<int>(w.n),
+          .tiles = static_cast<int>(tiles_of(w.n)),
+          .blocks = static_cast<int>(round_up(w.k, shape.inputs) / shape.inputs),
+          .block_records = static_cast<int>(shape.records),
+          .tail_bytes = static_cast<int>(shape.tail_bytes),
+          .out_column = static_cast<int>(out_column)};
 }
 
-void stream_product(cudaStream_t stream, int multiprocessors, const StreamArgs& args) {
+void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   if (args.rows == 0) return;
   switch (split_of(args)) {
     case 8:
-      return run_split<8>(stream, multiprocessors, args);
+      return run_split<8>(stream, gpu, args);
     case 4:
-      return run_split<4>(stream, multiprocessors, args);
+      return run_split<4>(stream, gpu, args);
     default:
-      return run_split<2>(stream, multiprocessors, args);
+      return run_split<2>(stream, gpu, args);
   }
 }
 

@@ -12,16 +12,21 @@ namespace pewter::cuda {
 
 // One stack of tiled matrices as kernels see it.
 struct TileStack {
-  const uint4* values = nullptr;
-  const void* scales = nullptr;
-  const uint8_t* zeros = nullptr;             // null: 8
-  int64_t value_stride = 0;                   // records of 16 bytes × 32 between matrices, in uint4
-  int64_t scale_stride = 0, zero_stride = 0;  // elements between matrices
+  const uint8_t* values = nullptr;
+  int64_t matrix_bytes = 0;
   WeightFormat format = WeightFormat::kBF16;
   DType scale_dtype = DType::kF32;
-  int n = 0, tiles = 0, records = 0;
-  int groups = 0;      // scales along k, of int4 and fp8
+  bool has_zeros = false;
+  int n = 0, tiles = 0;
+  int blocks = 0;         // of a tile
+  int block_records = 0;  // and what follows them:
+  int tail_bytes = 0;
   int out_column = 0;  // where its outputs begin
+
+  __host__ __device__ int records() const { return blocks * block_records; }
+  __host__ __device__ int block_bytes() const {
+    return block_records * static_cast<int>(kRecordBytes) + tail_bytes;
+  }
 };
 TileStack stack_of(const WeightMatrix& w, int64_t out_column = 0);
 
@@ -79,6 +84,11 @@ struct StreamArgs {
   int64_t shared_out_stride = 0;
 };
 
-void stream_product(cudaStream_t stream, int multiprocessors, const StreamArgs& args);
+// What a launch has to know of the GPU.
+struct Gpu {
+  int multiprocessors = 0;
+  int64_t shared_bytes = 0;  // of a multiprocessor
+};
+void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args);
 
 }  // namespace pewter::cuda

@@ -1,5 +1,5 @@
-// One thread packs one lane's 16 bytes of one record, from canonical rows in device memory. Reads
-// are scattered by two to eight bytes; it runs once, at load, beside the disk.
+// One thread packs one lane's 16 bytes of one record, or of one tail, from canonical rows in device
+// memory. Reads are scattered by two to eight bytes; it runs once, at load, beside the disk.
 
 #include "backend/cuda/common/kernel.cuh"
 #include "backend/cuda/linear/weight_store.h"
@@ -10,11 +10,14 @@ namespace {
 
 struct PackArgs {
   WeightFormat format;
-  const uint8_t* rows;  // canonical values
+  DType scale_dtype;
+  const uint8_t *rows, *scales, *zeros;  // canonical
   int64_t row_bytes;
   int64_t row_count, k;  // of the given rows
-  uint4* tiles;          // first packed tile
-  int64_t records;       // a tile
+  uint8_t* tiles;        // first packed tile
+  int64_t tile_count, blocks;
+  BlockShape shape;
+  int64_t block_bytes;
 };
 
 // A pair of canonical elements, inputs k and k + 1 of one row; zero (int4: code 8) outside.
@@ -34,14 +37,19 @@ __device__ uint32_t pair_at(const PackArgs& a, int64_t row, int64_t k) {
   return element(k) | element(k + 1) << bits;
 }
 
+__device__ inline uint8_t* block_at(const PackArgs& a, int64_t tile, int64_t block) {
+  return a.tiles + (tile * a.blocks + block) * a.block_bytes;
+}
+
 __global__ void pack_values_kernel(PackArgs a, int64_t count) {
   const int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (at >= count) return;
   const int lane = static_cast<int>(at % kWarp), g = lane / 4, t = lane % 4;
-  const int64_t record = at / kWarp % a.records, tile = at / kWarp / a.records;
+  const int64_t records = a.blocks * a.shape.records;
+  const int64_t record = at / kWarp % records, tile = at / kWarp / records;
   uint32_t words[4];
   for (int w = 0; w < 4; ++w) words[w] = 0;
-  // Step s of the record, pair p of the step: output g + 8·(p & 1), inputs base + 2·(p / 2).
+  // Pair p of a step: output g + 8·(p & 1), inputs base + 2·(p / 2).
   const auto pair = [&](int64_t base, int p) {
     return pair_at(a, tile * kTileOutputs + g + 8 * (p & 1), base + 2 * (p / 2));
   };
@@ -61,98 +69,94 @@ __global__ void pack_values_kernel(PackArgs a, int64_t count) {
     default:
       for (int p = 0; p < 4; ++p) words[p] = pair(64 * (record / 4) + 16 * t + 4 * (record % 4), p);
   }
-  a.tiles[at] = make_uint4(words[0], words[1], words[2], words[3]);
+  uint8_t* const to = block_at(a, tile, record / a.shape.records) +
+                      record % a.shape.records * kRecordBytes + lane * 16;
+  *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// [rows, groups] to [tiles, groups, 16], output i at place 2·(i mod 8) + i / 8; outputs that are
-// not there get zeros.
-template <typename T>
-__global__ void pack_groups_kernel(const T* rows, int64_t row_count, int64_t groups, T* tiles,
-                                   int64_t count) {
+// One thread a (tile, block, output).
+__global__ void pack_tails_kernel(PackArgs a, int64_t count) {
   const int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (at >= count) return;
-  const int64_t place = at % kTileOutputs, group = at / kTileOutputs % groups;
-  const int64_t output = place / 2 + place % 2 * 8;
-  const int64_t row = at / kTileOutputs / groups * kTileOutputs + output;
-  tiles[at] = row < row_count ? rows[row * groups + group] : T(0);
+  const int64_t place = at % kTileOutputs, block = at / kTileOutputs % a.blocks;
+  const int64_t tile = at / kTileOutputs / a.blocks;
+  uint8_t* const tail = block_at(a, tile, block) + a.shape.records * kRecordBytes;
+  if (a.format == WeightFormat::kFp8Block128) {
+    if (place >= 4) return;
+    const int64_t from = tile * kTileOutputs / 128 * a.blocks + block;
+    reinterpret_cast<float*>(tail)[place] =
+        a.scale_dtype == DType::kF32
+            ? reinterpret_cast<const float*>(a.scales)[from]
+            : to_float(reinterpret_cast<const __nv_bfloat16*>(a.scales)[from]);
+    return;
+  }
+  const int64_t row = tile * kTileOutputs + place / 2 + place % 2 * 8;
+  const bool inside = row < a.row_count;
+  const int64_t from = row * a.blocks + block;
+  const bool wide = a.scale_dtype == DType::kF32;
+  if (wide)
+    reinterpret_cast<uint32_t*>(tail)[place] =
+        inside ? reinterpret_cast<const uint32_t*>(a.scales)[from] : 0;
+  else
+    reinterpret_cast<uint16_t*>(tail)[place] =
+        inside ? reinterpret_cast<const uint16_t*>(a.scales)[from] : uint16_t{0};
+  if (a.zeros != nullptr) tail[(wide ? 64 : 32) + place] = inside ? a.zeros[from] : uint8_t{8};
 }
 
-template <typename T>
-void pack_groups(cudaStream_t stream, const TensorView& rows, int64_t groups, void* tiles,
-                 int64_t tile_count) {
-  const int64_t count = tile_count * groups * kTileOutputs;
-  pack_groups_kernel<T><<<static_cast<unsigned>((count + 255) / 256), 256, 0, stream>>>(
-      reinterpret_cast<const T*>(rows.data()), rows.dim(1), groups, static_cast<T*>(tiles), count);
-  CUDA_CHECK(cudaGetLastError());
+BlockShape shape_of(const WeightSpec& spec) {
+  return block_shape(spec.format, spec.scale_dtype, spec.has_zeros);
 }
 
-constexpr int64_t kAlignment = 256;
+int64_t matrix_bytes(const WeightSpec& spec) {
+  const BlockShape shape = shape_of(spec);
+  return tiles_of(spec.n) * (round_up(spec.k, shape.inputs) / shape.inputs) * shape.bytes();
+}
 
 }  // namespace
 
-TiledSizes tiled_sizes(const WeightSpec& spec) {
-  const int64_t tiles = tiles_of(spec.n);
-  TiledSizes sizes{.value_bytes = tiles * tile_records(spec.format, spec.k) * kRecordBytes};
-  if (spec.format == WeightFormat::kInt4Group128) {
-    sizes.scales = tiles * kTileOutputs * (spec.k / 128);
-    if (spec.has_zeros) sizes.zeros = sizes.scales;
-  } else if (spec.format == WeightFormat::kFp8Block128) {
-    sizes.scales = fp8_blocks(spec.n) * fp8_blocks(spec.k);
-  }
-  return sizes;
-}
-
-int64_t tiled_bytes(const WeightSpec& spec) {
-  const TiledSizes sizes = tiled_sizes(spec);
-  return round_up(spec.count * sizes.value_bytes, kAlignment) +
-         round_up(spec.count * sizes.scales * dtype_bytes(spec.scale_dtype), kAlignment) +
-         round_up(spec.count * sizes.zeros, kAlignment);
-}
+int64_t tiled_bytes(const WeightSpec& spec) { return spec.count * matrix_bytes(spec); }
 
 WeightMatrix tiled_weight(const WeightSpec& spec, std::shared_ptr<const Buffer> memory) {
-  const TiledSizes sizes = tiled_sizes(spec);
   WeightMatrix w{.format = spec.format, .n = spec.n, .k = spec.k, .count = spec.count};
   w.layout = kTiledLayout;
-  std::byte* at = memory->data();
-  w.values = {at, DType::kU8, {spec.count, sizes.value_bytes}};
-  at += round_up(spec.count * sizes.value_bytes, kAlignment);
-  if (sizes.scales > 0) w.scales = {at, spec.scale_dtype, {spec.count, sizes.scales}};
-  at += round_up(spec.count * sizes.scales * dtype_bytes(spec.scale_dtype), kAlignment);
-  if (sizes.zeros > 0) w.zeros = {at, DType::kU8, {spec.count, sizes.zeros}};
+  w.values = {memory->data(), DType::kU8, {spec.count, matrix_bytes(spec)}};
+  const bool scaled =
+      spec.format == WeightFormat::kInt4Group128 || spec.format == WeightFormat::kFp8Block128;
+  if (scaled) w.scales = {memory->data(), spec.scale_dtype, {spec.count, 0}};
+  if (spec.has_zeros) w.zeros = {memory->data(), DType::kU8, {spec.count, 0}};
   w.storage = std::move(memory);
   return w;
 }
 
 void pack_rows(cudaStream_t stream, const WeightMatrix& w, int64_t index, int64_t row_begin,
                const WeightMatrix& rows) {
-  const int64_t records = tile_records(w.format, w.k), first_tile = row_begin / kTileOutputs;
-  const int64_t tiles = tiles_of(rows.n), count = tiles * records * kWarp;
-  std::byte* const values = w.values[index].data() + first_tile * records * kRecordBytes;
+  const BlockShape shape = shape_of(spec_of(w));
+  const int64_t blocks = round_up(w.k, shape.inputs) / shape.inputs, tiles = tiles_of(rows.n);
+  const auto bytes = [](const TensorView& part) {
+    return reinterpret_cast<const uint8_t*>(part.data());
+  };
   const PackArgs args{.format = w.format,
-                      .rows = reinterpret_cast<const uint8_t*>(rows.values.data()),
+                      .scale_dtype = rows.scales.defined() ? rows.scales.dtype() : DType::kF32,
+                      .rows = bytes(rows.values),
+                      .scales = bytes(rows.scales),
+                      .zeros = bytes(rows.zeros),
                       .row_bytes = rows.values.bytes() / rows.n,
                       .row_count = rows.n,
                       .k = w.k,
-                      .tiles = reinterpret_cast<uint4*>(values),
-                      .records = records};
-  pack_values_kernel<<<static_cast<unsigned>((count + 255) / 256), 256, 0, stream>>>(args, count);
+                      .tiles = reinterpret_cast<uint8_t*>(w.values[index].data()) +
+                               row_begin / kTileOutputs * blocks * shape.bytes(),
+                      .tile_count = tiles,
+                      .blocks = blocks,
+                      .shape = shape,
+                      .block_bytes = shape.bytes()};
+  const auto grid = [](int64_t count) { return static_cast<unsigned>((count + 255) / 256); };
+  const int64_t lanes = tiles * blocks * shape.records * kWarp;
+  pack_values_kernel<<<grid(lanes), 256, 0, stream>>>(args, lanes);
   CUDA_CHECK(cudaGetLastError());
-  if (w.format == WeightFormat::kFp8Block128) {
-    const int64_t blocks = fp8_blocks(w.k), bytes = dtype_bytes(w.scales.dtype());
-    CUDA_CHECK(cudaMemcpyAsync(w.scales[index].data() + row_begin / kFp8Block * blocks * bytes,
-                               rows.scales.data(), static_cast<size_t>(rows.scales.bytes()),
-                               cudaMemcpyDeviceToDevice, stream));
-  } else if (w.format == WeightFormat::kInt4Group128) {
-    const int64_t groups = w.k / 128, first = first_tile * groups * kTileOutputs;
-    const int64_t bytes = dtype_bytes(w.scales.dtype());
-    std::byte* const scales = w.scales[index].data() + first * bytes;
-    if (bytes == 2)
-      pack_groups<uint16_t>(stream, rows.scales, groups, scales, tiles);
-    else
-      pack_groups<uint32_t>(stream, rows.scales, groups, scales, tiles);
-    if (w.zeros.defined())
-      pack_groups<uint8_t>(stream, rows.zeros, groups, w.zeros[index].data() + first, tiles);
-  }
+  if (shape.tail_bytes == 0) return;
+  const int64_t places = tiles * blocks * kTileOutputs;
+  pack_tails_kernel<<<grid(places), 256, 0, stream>>>(args, places);
+  CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace pewter::cuda

@@ -7,15 +7,10 @@
 
 namespace pewter::cuda {
 
-// Elements of one matrix of a stack in the tiled layout.
-struct TiledSizes {
-  int64_t value_bytes = 0, scales = 0, zeros = 0;
-};
-TiledSizes tiled_sizes(const WeightSpec& spec);
-int64_t tiled_bytes(const WeightSpec& spec);  // of the whole stack, parts aligned to 256
+int64_t tiled_bytes(const WeightSpec& spec);  // of the whole stack
 
-// The views of a stack over memory of tiled_bytes: values [count, value_bytes] u8, scales [count,
-// scales] in the spec's type, zeros [count, zeros] u8.
+// The stack over memory of tiled_bytes: values [count, bytes of a matrix] u8. Scales and zeros lie
+// among them; their views are empty and only tell that they are there, and in which type.
 WeightMatrix tiled_weight(const WeightSpec& spec, std::shared_ptr<const Buffer> memory);
 
 // Enqueues the packing of rows (canonical, in device memory) as rows row_begin … of matrix `index`;
