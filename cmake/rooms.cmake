@@ -5,10 +5,11 @@
 #   pewter_fuzz(NAME SOURCES … DEPENDS room …)                               a libFuzzer program (clang, PEWTER_FUZZ)
 
 add_library(pewter_flags INTERFACE)
-target_compile_options(pewter_flags INTERFACE
+target_compile_options(pewter_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
   -Wno-missing-field-initializers  # designated initialisers leave the rest at their defaults on purpose
-  -ffp-contract=off)
+  -ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers -Werror=all-warnings --fmad=false>)
 if(PEWTER_FUZZ)
   target_compile_options(pewter_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined
     -fno-sanitize-recover=all -g1
@@ -27,6 +28,9 @@ function(pewter_room name)
   target_link_libraries(pewter_${name} PUBLIC pewter_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_LIBRARIES})
 endfunction()
 
+# Where test programs find fixtures and models; "." for programs that are carried to another machine
+# and run from the root of a copy.
+set(PEWTER_TEST_ROOT "${CMAKE_SOURCE_DIR}" CACHE STRING "Root of the sources as tests see it")
 add_custom_target(thread_tests)  # what ThreadSanitizer runs, and nothing else
 function(pewter_test name)
   if(NOT PEWTER_TESTS)
@@ -43,7 +47,7 @@ function(pewter_test name)
   list(TRANSFORM TEST_DEPENDS PREPEND pewter_)
   target_link_libraries(${name} PRIVATE pewter_flags ${TEST_DEPENDS} ${TEST_LIBRARIES}
     GTest::gmock GTest::gtest GTest::gtest_main)
-  target_compile_definitions(${name} PRIVATE PEWTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_definitions(${name} PRIVATE PEWTER_SOURCE_DIR="${PEWTER_TEST_ROOT}")
   gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${TEST_LABEL}" TIMEOUT ${TEST_TIMEOUT})
 endfunction()

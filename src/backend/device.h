@@ -2,6 +2,7 @@
 // allocates is here, so that ops never do.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -38,6 +39,15 @@ class Device {
                           const WeightMatrix& rows) = 0;
   // Bytes make_weight would allocate (layouts may pad).
   virtual int64_t stored_weight_bytes(const WeightSpec& spec) const = 0;
+
+  // Does what `enqueue` enqueues. Steps of one owner and key enqueue the same work on the same
+  // addresses, so a backend may record it and replay the recording instead.
+  virtual void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) {
+    (void)owner, (void)key;
+    enqueue();
+  }
+  // The owner's addresses end: its recordings are forgotten.
+  virtual void forget_steps(const void* owner) { (void)owner; }
 
   // Bytes of one page of one plane: kv_heads × kPageTokens × head_dim elements and what the format
   // adds.

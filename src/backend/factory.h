@@ -10,17 +10,18 @@
 namespace pewter {
 
 struct Backend {
-  std::string name;                // "cpu", "cpu-reference"
+  std::string name;                // "cuda", "cpu", "cpu-reference"
   std::shared_ptr<Device> device;  // outlives what it allocated
   std::unique_ptr<Ops> ops;
 };
 
 struct BackendOptions {
-  std::string device = "auto";  // auto | cpu | cpu-reference
+  std::string device = "auto";  // auto (cuda where there is one) | cuda | cpu | cpu-reference
   int threads = 0;              // 0: all this process may use
 };
 
-// Errors: kInvalidArgument for an unknown device, naming the known ones.
+// Errors: kInvalidArgument for an unknown device, naming the known ones; kUnavailable
+// for cuda without a GPU, or in a program built without it.
 Result<Backend> make_backend(const BackendOptions& options);
 
 // What the machine allows such a backend. Errors: as make_backend.

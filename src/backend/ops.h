@@ -178,6 +178,8 @@ struct CopyArgs {
   TensorView from, to;  // same shape and dtype, dense
 };
 
+inline constexpr int64_t kTopLogprobs = 20;
+
 // How one row of logits is turned into a token. Neutral values change nothing.
 struct SamplingRow {
   float temperature = 0;  // 0: the largest logit
@@ -187,6 +189,8 @@ struct SamplingRow {
   float repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
   uint64_t seed = 0;
   uint64_t index = 0;  // of the output token: the draw is a pure function of (seed, index)
+  int32_t top_logprobs =
+      kTopLogprobs;  // likeliest tokens to list; the others' places are undefined
 };
 
 // A token whose logit a row changes: by penalties (it stood in the prompt or the output) and by
@@ -197,8 +201,6 @@ struct LogitEdit {
   float bias = 0;
   bool seen = false;  // in prompt or output: the repetition penalty applies
 };
-
-inline constexpr int64_t kTopLogprobs = 20;
 
 // Per row: bias and mask, penalties, temperature, min-p, top-k, top-p, then a draw.
 // Log-probabilities are those of the unmodified logits.
@@ -223,6 +225,8 @@ struct OpsLimits {
   int64_t experts = 0, top_k = 0, expert_width = 0, shared_width = 0;
   int64_t delta_channels = 0, key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   int64_t query_heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t decode_rows = kMaxDecodeRows;  // of one sequence in a decode step
+  int64_t cache_positions = 0;           // in the cache, all sequences together
 };
 
 class Ops {

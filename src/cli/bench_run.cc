@@ -7,41 +7,32 @@
 #include "base/rng.h"
 #include "cli/bench_model.h"
 #include "cli/expert_probe.h"
+#include "engine/step_sampler.h"
 
 namespace pewter {
 namespace {
 
-// Where the sample op leaves its answers; nobody looks at the tokens, but choosing them is part of
-// a step.
-struct SampleRoom {
-  explicit SampleRoom(int64_t rows)
-      : row(static_cast<size_t>(rows)),
-        edit_begin(static_cast<size_t>(rows) + 1),
-        token(static_cast<size_t>(rows)),
-        logprob(static_cast<size_t>(rows)),
-        top_token(static_cast<size_t>(rows * kTopLogprobs)),
-        top_logprob(static_cast<size_t>(rows * kTopLogprobs)) {}
+// Nobody looks at the tokens, but choosing them is part of a step.
+class Chooser {
+ public:
+  Chooser(Device& device, Ops& ops, int64_t rows, int64_t vocab)
+      : sampler_(
+            StepSampler::make(device, ops, {.rows = rows, .vocab_limit = vocab, .token_mask = {}})),
+        greedy_({.prompt = {0}, .sampling = {.temperature = 0}}, {}),
+        rows_(static_cast<size_t>(rows), &greedy_) {}
 
-  void run(Ops& ops, const TensorView& logits) {
-    const auto n = static_cast<int64_t>(row.size());
-    ops.sample({.logits = logits.first(n),
-                .vocab_limit = logits.dim(1),
-                .rows = row.data(),
-                .edits = nullptr,
-                .edit_begin = edit_begin.data(),
-                .token = {token.data(), DType::kI32, {n}},
-                .logprob = {logprob.data(), DType::kF32, {n}},
-                .top_token = {top_token.data(), DType::kI32, {n, kTopLogprobs}},
-                .top_logprob = {top_logprob.data(), DType::kF32, {n, kTopLogprobs}}});
-    finite = finite && std::ranges::all_of(token, [](int32_t id) { return id >= 0; });
+  Status status() const { return sampler_ ? Status() : sampler_.error(); }
+  void choose(const TensorView& logits) {
+    for (const StepSampler::Choice& choice : sampler_->sample(logits, rows_))
+      finite_ = finite_ && choice.token >= 0;
   }
+  bool finite() const { return finite_; }
 
-  std::vector<SamplingRow> row;
-  std::vector<int32_t> edit_begin, token;
-  std::vector<float> logprob;
-  std::vector<int32_t> top_token;
-  std::vector<float> top_logprob;
-  bool finite = true;
+ private:
+  Result<StepSampler> sampler_;
+  Sampler greedy_;
+  std::vector<const Sampler*> rows_;
+  bool finite_ = true;
 };
 
 // Fills positions [filled, depth) of the sequences by copying pages of the first ones: attention
@@ -74,10 +65,12 @@ class Bench {
         hooks_(hooks),
         made_(model),
         probe_(*model.backend.ops, *model.backend.device),
-        sample_(step_rows()),
+        chooser_(*model.backend.device, *model.backend.ops, step_rows(),
+                 model.model.config.vocab_size),
         rng_(7) {}
 
   Status prepare() {
+    TRY(chooser_.status());
     TRY_ASSIGN(runner_, ModelRunner::make(made_.model, *made_.backend.device, probe_,
                                           bench_runner_options(options_)));
     const int64_t positions = runner_->options().cache_tokens / options_.sequences;
@@ -102,8 +95,13 @@ class Bench {
     return done / watch.seconds();
   }
 
-  ExpertProbe& probe() { return probe_; }
-  bool finite() const { return sample_.finite; }
+  // Counting looks at every layer's choice, which a replayed step does not stop for.
+  void count_experts(bool on) {
+    probe_.count_experts(on);
+    runner_->set_replay(!on);
+  }
+  double distinct_experts() const { return probe_.distinct_experts(); }
+  bool finite() const { return chooser_.finite(); }
   int64_t step_rows() const {
     return options_.kind == BenchKind::kDecode ? options_.sequences * options_.rows : 1;
   }
@@ -147,7 +145,7 @@ class Bench {
                         .tokens = tokens.subspan(begin, end - begin),
                         .logits = end == tokens.size() ? logits : LogitsWanted::kNone});
     }
-    if (logits != LogitsWanted::kNone) sample_.run(probe_, runner_->logits());
+    if (logits != LogitsWanted::kNone) chooser_.choose(runner_->logits());
   }
 
   void step() {
@@ -159,7 +157,7 @@ class Bench {
                                                 static_cast<size_t>(options_.rows)),
                        .logits = LogitsWanted::kAll});
     runner_->decode(rows_);
-    sample_.run(probe_, runner_->logits());
+    chooser_.choose(runner_->logits());
     for (SequenceState& sequence : sequences_) runner_->accept(sequence, options_.rows);
   }
 
@@ -167,7 +165,7 @@ class Bench {
   const BenchHooks& hooks_;
   BenchModel& made_;
   ExpertProbe probe_;
-  SampleRoom sample_;
+  Chooser chooser_;
   Rng rng_;
   std::unique_ptr<ModelRunner> runner_;
   std::vector<SequenceState> sequences_;
@@ -237,9 +235,10 @@ Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hoo
   Bench bench(options, hooks, made);
   TRY(bench.prepare());
   if (hooks.progress) hooks.progress("warming up");
-  bench.probe().count_experts(true);
+  bench.count_experts(true);
   bench.repeat(decodes ? std::min<int64_t>(options.tokens, 8) : options.tokens);
-  bench.probe().count_experts(false);
+  bench.count_experts(false);
+  if (decodes) bench.repeat(2);  // what is recorded for replay is recorded now
   measure_ceiling();
   for (int64_t i = 0; i < options.repeats; ++i) {
     if (hooks.progress) hooks.progress(str_cat("repeat ", i + 1, " of ", options.repeats));
@@ -247,7 +246,7 @@ Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hoo
     measure_ceiling();
   }
   if (!bench.finite()) return Error{ErrorCode::kInternal, "the model's logits are not finite"};
-  result.distinct_experts = bench.probe().distinct_experts();
+  result.distinct_experts = bench.distinct_experts();
   count_needs(result);
   return result;
 }

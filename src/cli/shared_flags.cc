@@ -16,7 +16,7 @@ void ModelFlags::declare_model(Flags& flags) {
 
 void ModelFlags::declare_backend(Flags& flags) {
   flags.group("Model");
-  flags.option("--device", "NAME", device, "auto, cpu or cpu-reference");
+  flags.option("--device", "NAME", device, "auto, cuda, cpu or cpu-reference");
   flags.option("--threads", "N", threads, "CPU threads (default: all that are free to use)");
   flags.token_count("--max-model-len", max_model_len,
                     "Prompt and answer together (default: up to 32k, as memory allows)");

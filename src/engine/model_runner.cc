@@ -53,7 +53,10 @@ Status ModelRunner::allocate() {
                                             .logits_rows = logits_rows,
                                             .taps = static_cast<int64_t>(model_.taps.size())}));
   act_ = store_.all;
-  TRY(ops_.reserve(model_.limits(rows, sequences, logits_rows)));
+  OpsLimits limits = model_.limits(rows, sequences, logits_rows);
+  limits.decode_rows = options_.decode_rows;
+  limits.cache_positions = pages_for(options_.cache_tokens) * kPageTokens;
+  TRY(ops_.reserve(limits));
 
   // Arrays of the batch, in the order make_batch writes them.
   const int64_t stride = pages_for(options_.cache_tokens);
@@ -76,6 +79,8 @@ Status ModelRunner::allocate() {
   batch_.logits_rows = take(logits_rows);
   return {};
 }
+
+ModelRunner::~ModelRunner() { device_.forget_steps(this); }
 
 Result<SequenceState> ModelRunner::open(int64_t positions) {
   SequenceState sequence;
@@ -159,7 +164,16 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
     CHECK(plan.sequence->offered >= 0, "a sequence twice in one step");
     plan.sequence->offered = -1;
   }
-  forward(ops_, model_, make_batch(Phase::kDecode, rows), pool_, act_);
+  const Batch& batch = make_batch(Phase::kDecode, rows);
+  const auto step = [this, &batch] { forward(ops_, model_, batch, pool_, act_); };
+  // What a step enqueues depends on its counts alone; what else it needs it reads from the batch.
+  const auto key = (static_cast<uint64_t>(batch.rows) << 40) |
+                   (static_cast<uint64_t>(batch.sequences) << 20) |
+                   static_cast<uint64_t>(batch.logits_count);
+  if (replay_)
+    device_.run_step(this, key, step);
+  else
+    step();
   for (const SequenceRows& plan : rows) {
     plan.sequence->pending = 0;  // the step applied them
     plan.sequence->offered = static_cast<int32_t>(plan.tokens.size());

@@ -41,6 +41,10 @@ class ModelRunner {
   static Result<std::unique_ptr<ModelRunner>> make(const Qwen35Model& model, Device& device,
                                                    Ops& ops, const RunnerOptions& options);
 
+  ~ModelRunner();
+  // Decode steps may be recorded and replayed (on by default); off runs each as it comes.
+  void set_replay(bool on) { replay_ = on; }
+
   // An empty sequence with pages for `positions`. Error: kResourceExhausted when pages or slots are
   // missing.
   Result<SequenceState> open(int64_t positions);
@@ -77,6 +81,7 @@ class ModelRunner {
   Device& device_;
   Ops& ops_;
   RunnerOptions options_;
+  bool replay_ = true;
   StatePool pool_;
   ActivationStore store_;
   Activations act_;  // store_'s tensors cut to the current step

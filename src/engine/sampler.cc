@@ -39,6 +39,7 @@ Sampler::Sampler(const Request& request, const Options& options)
       stop_ids_(request.stop_ids),
       ignore_stop_(request.ignore_stop),
       min_tokens_(request.min_tokens),
+      top_logprobs_(request.top_logprobs),
       seed_(request.sampling.seed.value_or(options.seed)),
       tracks_output_(params_.repetition_penalty != 1 || params_.presence_penalty != 0 ||
                      params_.frequency_penalty != 0) {
@@ -85,7 +86,8 @@ SamplingRow Sampler::row() const {
           .presence_penalty = params_.presence_penalty,
           .frequency_penalty = params_.frequency_penalty,
           .seed = seed_,
-          .index = static_cast<uint64_t>(generated_)};
+          .index = static_cast<uint64_t>(generated_),
+          .top_logprobs = top_logprobs_};
 }
 
 void Sampler::push(int32_t token) {

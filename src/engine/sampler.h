@@ -40,6 +40,7 @@ class Sampler {
   std::vector<int32_t> stop_ids_;
   bool ignore_stop_;
   int64_t min_tokens_, generated_ = 0;
+  int32_t top_logprobs_;
   uint64_t seed_;
   bool stops_suppressed_ = false;  // stop ids cannot be chosen
   bool tracks_output_;             // some penalty is on

@@ -11,8 +11,7 @@ namespace pewter {
 class StepSampler {
  public:
   struct Options {
-    int64_t rows = 1;  // most sequences in a step
-    int64_t vocab_size = 0;
+    int64_t rows = 1;         // most sequences in a step
     int64_t vocab_limit = 0;  // ids from here on are never chosen
     // Bits of the ids that may be chosen, ⌈vocabulary / 32⌉ words; empty: all below the limit.
     std::vector<uint32_t> token_mask;

@@ -20,9 +20,12 @@ std::vector<RigCase> rig_cases() {
        .seed = 14},
   };
   std::vector<RigCase> cases;
-  for (const std::string device : {"cpu-reference", "cpu"})
+  std::vector<std::pair<std::string, std::string>> devices = {{"cpu-reference", "reference_"},
+                                                              {"cpu", "fast_"}};
+  if (make_backend({.device = "cuda"})) devices.emplace_back("cuda", "cuda_");
+  for (const auto& [device, prefix] : devices)
     for (RigCase kind : kinds) {
-      kind.name = (device == "cpu" ? "fast_" : "reference_") + kind.name;
+      kind.name = prefix + kind.name;
       kind.device = device;
       cases.push_back(std::move(kind));
     }

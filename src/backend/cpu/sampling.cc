@@ -84,7 +84,7 @@ void HostSampler::sample_row(const SampleArgs& args, int64_t row) {
   for (int64_t token = 0; token < vocab; ++token)
     total += std::exp(static_cast<double>(logits[token]) - largest);
   const double log_total = std::log(total) + largest;
-  write_top_logprobs(args, row, log_total);
+  if (params.top_logprobs > 0) write_top_logprobs(args, row, log_total);
 
   // Bias and penalties, then the tokens that may be chosen at all.
   const int64_t limit = std::min(args.vocab_limit, vocab);

@@ -15,10 +15,21 @@ namespace {
 struct Format {
   std::string name;    // as the goldens call it
   std::string folder;  // under shared models
-  friend std::ostream& operator<<(std::ostream& out, const Format& f) { return out << f.name; }
+  std::string device = "cpu";
+  friend std::ostream& operator<<(std::ostream& out, const Format& f) {
+    return out << f.name << " on " << f.device;
+  }
 };
-const std::array kFormats = {Format{"bf16", "demo-bf16"}, Format{"int4", "demo-int4-autoround"},
-                             Format{"fp8", "demo-fp8"}, Format{"hybrid", "demo-hybrid"}};
+std::vector<Format> formats() {
+  std::vector<Format> all;
+  for (const std::string& device : golden_devices({"cpu"}))
+    for (const auto& [name, folder] : {std::pair{"bf16", "demo-bf16"},
+                                       {"int4", "demo-int4-autoround"},
+                                       {"fp8", "demo-fp8"},
+                                       {"hybrid", "demo-hybrid"}})
+      all.push_back({name, folder, device});
+  return all;
+}
 const std::array kGoldenFormats = {"bf16", "int4", "fp8", "hybrid", "nvfp4"};
 
 // How far the fast path may be: it rounds activations to bf16, and to int8 before int4 weights
@@ -31,7 +42,8 @@ struct Bounds {
 constexpr Bounds kPlain{3e-4, 1e-3, 1e-2, 0.1, 54};
 constexpr Bounds kCodes{3e-4, 3e-3, 5e-2, 0.3, 48};
 const Bounds& bounds_of(const Format& format) {
-  return format.name == "int4" || format.name == "hybrid" ? kCodes : kPlain;
+  const bool codes = format.device == "cpu" && (format.name == "int4" || format.name == "hybrid");
+  return codes ? kCodes : kPlain;
 }
 
 class Demo : public testing::TestWithParam<Format> {
@@ -55,7 +67,8 @@ class Demo : public testing::TestWithParam<Format> {
 };
 
 // −log p of each next token of one text.
-std::vector<double> losses(ModelRunner& runner, std::span<const int32_t> ids) {
+std::vector<double> losses(LoadedGolden& loaded, std::span<const int32_t> ids) {
+  ModelRunner& runner = *loaded.runner;
   SequenceState sequence = runner.open(static_cast<int64_t>(ids.size())).value();
   std::vector<double> out;
   const auto chunk = static_cast<size_t>(runner.options().chunk_rows);
@@ -63,7 +76,8 @@ std::vector<double> losses(ModelRunner& runner, std::span<const int32_t> ids) {
     const auto tokens = ids.subspan(begin, std::min(chunk, ids.size() - begin));
     runner.prefill({.sequence = &sequence, .tokens = tokens, .logits = LogitsWanted::kAll});
     for (size_t i = 0; i < tokens.size() && begin + i + 1 < ids.size(); ++i) {
-      const std::vector<float> logits = row_floats(runner.logits(), static_cast<int64_t>(i));
+      const std::vector<float> logits =
+          row_floats(*loaded.backend.device, runner.logits(), static_cast<int64_t>(i));
       const float largest = *std::max_element(logits.begin(), logits.end());
       double total = 0;
       for (const float x : logits) total += std::exp(static_cast<double>(x) - largest);
@@ -87,11 +101,11 @@ double mean_difference(const std::vector<double>& x, const Golden::Floats& golde
 }
 
 TEST_P(Demo, LossesMatchTheirFormat) {
-  const auto loaded = load("cpu");
+  const auto loaded = load(GetParam().device);
   const std::vector<int32_t>& ids = golden_.ids("nll.input_ids");
   std::vector<double> ours;
   for (size_t text = 0; text < 8; ++text) {
-    const auto part = losses(*loaded->runner, std::span(ids).subspan(text * 1024, 1024));
+    const auto part = losses(*loaded, std::span(ids).subspan(text * 1024, 1024));
     ours.insert(ours.end(), part.begin(), part.end());
   }
   const auto& golden = golden_.floats(GetParam().name + ".nll");
@@ -109,7 +123,7 @@ TEST_P(Demo, LossesMatchTheirFormat) {
 }
 
 TEST_P(Demo, LongTextLogitsMatch) {
-  const auto loaded = load("cpu");
+  const auto loaded = load(GetParam().device);
   const std::vector<int32_t>& ids = golden_.ids("long.input_ids");
   SequenceState sequence = loaded->runner->open(static_cast<int64_t>(ids.size())).value();
   loaded->runner->prefill(
@@ -119,7 +133,8 @@ TEST_P(Demo, LongTextLogitsMatch) {
   const auto& golden = golden_.floats(GetParam().name + ".long.logits_tail");
   const int64_t first = static_cast<int64_t>(ids.size()) - 512 - golden.rows();
   const double worst =
-      worst_row(loaded->runner->logits().slice(0, first, first + golden.rows()), golden);
+      worst_row(*loaded->backend.device,
+                loaded->runner->logits().slice(0, first, first + golden.rows()), golden);
   std::printf("%s: worst relative distance of the last %ld logits rows %.2e\n",
               GetParam().name.c_str(), static_cast<long>(golden.rows()), worst);
   EXPECT_LE(worst, bounds_of(GetParam()).long_logits);
@@ -132,7 +147,9 @@ std::vector<int32_t> ids_of(const Json& array) {
 }
 
 // Greedy tokens after `prompt`, as many as the reference gave or until they part.
-std::vector<int32_t> greedy(ModelRunner& runner, const std::vector<int32_t>& prompt, size_t count) {
+std::vector<int32_t> greedy(LoadedGolden& loaded, const std::vector<int32_t>& prompt,
+                            size_t count) {
+  ModelRunner& runner = *loaded.runner;
   SequenceState sequence = runner.open(static_cast<int64_t>(prompt.size() + count)).value();
   const auto chunk = static_cast<size_t>(runner.options().chunk_rows);
   for (size_t begin = 0; begin < prompt.size(); begin += chunk)
@@ -141,7 +158,7 @@ std::vector<int32_t> greedy(ModelRunner& runner, const std::vector<int32_t>& pro
          .tokens = std::span(prompt).subspan(begin, std::min(chunk, prompt.size() - begin))});
   std::vector<int32_t> out;
   while (true) {
-    const std::vector<float> logits = row_floats(runner.logits(), 0);
+    const std::vector<float> logits = row_floats(*loaded.backend.device, runner.logits(), 0);
     out.push_back(
         static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     if (out.size() == count) break;
@@ -154,8 +171,9 @@ std::vector<int32_t> greedy(ModelRunner& runner, const std::vector<int32_t>& pro
 }
 
 // How much the reference path prefers `expected` to `ours` after these tokens.
-double reference_gap(ModelRunner& reference, const std::vector<int32_t>& tokens, int32_t expected,
+double reference_gap(LoadedGolden& loaded, const std::vector<int32_t>& tokens, int32_t expected,
                      int32_t ours) {
+  ModelRunner& reference = *loaded.runner;
   SequenceState sequence = reference.open(static_cast<int64_t>(tokens.size())).value();
   const auto chunk = static_cast<size_t>(reference.options().chunk_rows);
   for (size_t begin = 0; begin < tokens.size(); begin += chunk)
@@ -163,19 +181,19 @@ double reference_gap(ModelRunner& reference, const std::vector<int32_t>& tokens,
         {.sequence = &sequence,
          .tokens = std::span(tokens).subspan(begin, std::min(chunk, tokens.size() - begin))});
   reference.close(sequence);
-  const std::vector<float> logits = row_floats(reference.logits(), 0);
+  const std::vector<float> logits = row_floats(*loaded.backend.device, reference.logits(), 0);
   return std::abs(logits[static_cast<size_t>(expected)] - logits[static_cast<size_t>(ours)]);
 }
 
 TEST_P(Demo, GreedyAnswersMatchButForNearTies) {
-  const auto loaded = load("cpu");
+  const auto loaded = load(GetParam().device);
   std::unique_ptr<LoadedGolden> reference;  // loaded at the first difference
   const Json file = Json::parse(read_file(golden_data("demo/answers.json")).value()).value();
   int equal = 0;
   for (const Json& prompt : file.find("prompts")->as_array()) {
     const std::vector<int32_t> ids = ids_of(*prompt.find("prompt_ids"));
     const std::vector<int32_t> expected = ids_of(*prompt.find("answers")->find(GetParam().name));
-    const std::vector<int32_t> ours = greedy(*loaded->runner, ids, expected.size());
+    const std::vector<int32_t> ours = greedy(*loaded, ids, expected.size());
     const auto [mine, theirs] = std::mismatch(ours.begin(), ours.end(), expected.begin());
     if (mine == ours.end()) {
       ++equal;
@@ -184,7 +202,7 @@ TEST_P(Demo, GreedyAnswersMatchButForNearTies) {
     if (!reference) reference = load("cpu-reference");
     std::vector<int32_t> tokens = ids;
     tokens.insert(tokens.end(), ours.begin(), mine);
-    const double gap = reference_gap(*reference->runner, tokens, *theirs, *mine);
+    const double gap = reference_gap(*reference, tokens, *theirs, *mine);
     EXPECT_LE(gap, bounds_of(GetParam()).near_tie)
         << prompt.find("family")->as_string() << ", token " << (mine - ours.begin());
   }
@@ -192,15 +210,17 @@ TEST_P(Demo, GreedyAnswersMatchButForNearTies) {
   EXPECT_GE(equal, bounds_of(GetParam()).equal_answers);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Demo, testing::ValuesIn(kFormats),
-                         [](const auto& chosen) { return chosen.param.name; });
+INSTANTIATE_TEST_SUITE_P(Formats, Demo, testing::ValuesIn(formats()), [](const auto& chosen) {
+  const Format& format = chosen.param;
+  return format.device == "cpu" ? format.name : format.name + "_" + format.device;
+});
 
 // The scalar reference on a short stretch: what the fast path's bounds rest on.
 TEST(DemoReference, LossesMatch) {
   const Golden golden = Golden::open(golden_data("demo/golden.safetensors"));
   const auto loaded = load_golden(bundled_demo(), "cpu-reference",
                                   {.chunk_rows = 128, .cache_tokens = 128, .logits_rows = 128});
-  const auto ours = losses(*loaded->runner, std::span(golden.ids("nll.input_ids")).first(128));
+  const auto ours = losses(*loaded, std::span(golden.ids("nll.input_ids")).first(128));
   double worst = 0;
   for (size_t i = 0; i < ours.size(); ++i)
     worst = std::max(worst, std::abs(ours[i] - golden.floats("hybrid.nll").values[i]));

@@ -58,29 +58,45 @@ double relative_distance(const float* a, const float* b, int64_t n) {
   return std::sqrt(difference / std::max(norm, 1e-30));
 }
 
-std::vector<float> row_floats(const TensorView& tensor, int64_t row) {
+std::vector<std::string> golden_devices(std::initializer_list<std::string> always) {
+  std::vector<std::string> devices = always;
+  if (make_backend({.device = "cuda"})) devices.emplace_back("cuda");
+  return devices;
+}
+
+std::vector<float> row_floats(Device& device, const TensorView& tensor, int64_t row) {
+  const TensorView from = tensor[row];
+  std::vector<std::byte> bytes(static_cast<size_t>(from.bytes()));
+  device.copy_to_host(bytes, from.data());
   std::vector<float> out(static_cast<size_t>(tensor.dim(1)));
-  const TensorView view = tensor[row];
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = load_float(view.data(), view.dtype(), static_cast<int64_t>(i));
+    out[i] = load_float(bytes.data(), from.dtype(), static_cast<int64_t>(i));
   return out;
 }
 
-double worst_row(const TensorView& ours, const Golden::Floats& golden) {
+void set_row(Device& device, const TensorView& tensor, int64_t row, std::span<const float> values) {
+  const TensorView to = tensor[row];
+  std::vector<std::byte> bytes(static_cast<size_t>(to.bytes()));
+  for (size_t i = 0; i < values.size(); ++i)
+    store_float(bytes.data(), to.dtype(), static_cast<int64_t>(i), values[i]);
+  device.copy_to_device(to.data(), bytes);
+}
+
+double worst_row(Device& device, const TensorView& ours, const Golden::Floats& golden) {
   CHECK(ours.dim(0) == golden.rows() && ours.dim(1) == golden.cols(),
         "shapes differ: ", ours.dim(0), " x ", ours.dim(1), " and ", golden.rows(), " x ",
         golden.cols());
   double worst = 0;
   for (int64_t r = 0; r < golden.rows(); ++r)
-    worst = std::max(worst,
-                     relative_distance(row_floats(ours, r).data(), golden.row(r), golden.cols()));
+    worst = std::max(
+        worst, relative_distance(row_floats(device, ours, r).data(), golden.row(r), golden.cols()));
   return worst;
 }
 
-double whole_distance(const TensorView& ours, const Golden::Floats& golden) {
+double whole_distance(Device& device, const TensorView& ours, const Golden::Floats& golden) {
   std::vector<float> all;
   for (int64_t r = 0; r < golden.rows(); ++r) {
-    const std::vector<float> row = row_floats(ours, r);
+    const std::vector<float> row = row_floats(device, ours, r);
     all.insert(all.end(), row.begin(), row.end());
   }
   CHECK(all.size() == golden.values.size(), "shapes differ");

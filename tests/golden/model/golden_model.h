@@ -41,9 +41,12 @@ struct LoadedGolden {
   Qwen35Model model;
   std::unique_ptr<ModelRunner> runner;
 };
-// device: "cpu-reference" or "cpu". taps: layers whose residual is kept.
+// device: as make_backend takes it. taps: layers whose residual is kept.
 std::unique_ptr<LoadedGolden> load_golden(const std::string& directory, const std::string& device,
                                           const RunnerOptions& options, int threads = 0);
+
+// "cuda" where this program can use it.
+std::vector<std::string> golden_devices(std::initializer_list<std::string> always);
 
 // Folders: the committed fixtures, the bundled demo, and the optional shared material (empty when
 // absent).
@@ -56,12 +59,14 @@ std::string shared_folder(const std::string& name);
 // ‖a − b‖ / ‖b‖ of n values.
 double relative_distance(const float* a, const float* b, int64_t n);
 // The largest relative_distance of any row.
-double worst_row(const TensorView& ours, const Golden::Floats& golden);
+double worst_row(Device& device, const TensorView& ours, const Golden::Floats& golden);
 // The relative_distance of the tensors as a whole. For bf16 activations: a single row may lie
 // further off where an expert's rank is a near tie, or where the delta rule's output nearly cancels
 // before its norm.
-double whole_distance(const TensorView& ours, const Golden::Floats& golden);
+double whole_distance(Device& device, const TensorView& ours, const Golden::Floats& golden);
 // A row of an activation tensor as floats.
-std::vector<float> row_floats(const TensorView& tensor, int64_t row);
+std::vector<float> row_floats(Device& device, const TensorView& tensor, int64_t row);
+// Writes values into a row of an activation tensor.
+void set_row(Device& device, const TensorView& tensor, int64_t row, std::span<const float> values);
 
 }  // namespace pewter

@@ -16,6 +16,13 @@ struct Case {
   }
 };
 
+std::vector<Case> cases(std::initializer_list<std::string> models) {
+  std::vector<Case> all;
+  for (const std::string& device : golden_devices({"cpu-reference", "cpu"}))
+    for (const std::string& model : models) all.push_back({model, device});
+  return all;
+}
+
 class Nano : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
@@ -26,8 +33,9 @@ class Nano : public testing::TestWithParam<Case> {
     ids_ = golden_.ids("input_ids");
   }
   bool reference() const { return GetParam().device == "cpu-reference"; }
+  Device& device() const { return *loaded_->backend.device; }
   double distance(const TensorView& ours, const Golden::Floats& golden) const {
-    return reference() ? worst_row(ours, golden) : whole_distance(ours, golden);
+    return reference() ? worst_row(device(), ours, golden) : whole_distance(device(), ours, golden);
   }
   ModelRunner& runner() { return *loaded_->runner; }
   Ops& ops() { return *loaded_->backend.ops; }
@@ -64,7 +72,7 @@ TEST_P(Nano, EachLayerMatches) {
   const int64_t layers = loaded_->model.config.layers;
   for (int64_t layer = 0; layer < layers; ++layer) {
     const auto& in = golden_.floats("hidden." + std::to_string(layer));
-    std::copy(in.values.begin(), in.values.end(), act.residual.data_as<float>());
+    device().copy_to_device(act.residual.data(), std::as_bytes(std::span(in.values)));
     run_layer(ops(), loaded_->model, layer, batch, runner().pool(), act);
     double worst = 0;
     if (layer + 1 < layers) {
@@ -91,7 +99,7 @@ TEST_P(NanoGreedy, TokensMatch) {
   SequenceState sequence = runner().open(512).value();
   runner().prefill({.sequence = &sequence, .tokens = prompt});
   for (const int32_t expected : golden_.ids("greedy.tokens")) {
-    const std::vector<float> logits = row_floats(runner().logits(), 0);
+    const std::vector<float> logits = row_floats(device(), runner().logits(), 0);
     const auto token =
         static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     ASSERT_EQ(token, expected) << "after " << sequence.length << " tokens";
@@ -101,10 +109,7 @@ TEST_P(NanoGreedy, TokensMatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Nano,
-                         testing::Values(Case{"nano-moe", "cpu-reference"},
-                                         Case{"nano-dense", "cpu-reference"},
-                                         Case{"nano-moe", "cpu"}, Case{"nano-dense", "cpu"}),
+INSTANTIATE_TEST_SUITE_P(Models, Nano, testing::ValuesIn(cases({"nano-moe", "nano-dense"})),
                          [](const auto& chosen) {
                            std::string name = chosen.param.model + "_" + chosen.param.device;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -128,14 +133,12 @@ TEST_P(NanoMtp, LayerAndChainMatch) {
   runner().prefill({.sequence = &target, .tokens = ids_, .logits = LogitsWanted::kNone});
   const int64_t count = static_cast<int64_t>(ids_.size()) - 1;
   std::vector<std::vector<float>> hidden;
-  for (int64_t r = 0; r < count; ++r) hidden.push_back(row_floats(runner().hidden(), r));
+  for (int64_t r = 0; r < count; ++r) hidden.push_back(row_floats(device(), runner().hidden(), r));
   runner().close(target);
 
   Activations& act = runner().mutable_activations();
   const auto set_hidden = [&](int64_t row, const std::vector<float>& values) {
-    const TensorView to = act.mtp_hidden[row];
-    for (size_t i = 0; i < values.size(); ++i)
-      store_float(to.data(), to.dtype(), static_cast<int64_t>(i), values[i]);
+    set_row(device(), act.mtp_hidden, row, values);
   };
   // The layer over the whole text.
   SequenceState sequence = runner().open(256).value();
@@ -162,25 +165,30 @@ TEST_P(NanoMtp, LayerAndChainMatch) {
         runner().make_batch(draft == 0 ? Phase::kPrefill : Phase::kDecode, std::span(&step, 1));
     forward_mtp(ops(), loaded_->model, batch, runner().pool(), act);
     sequence.length += static_cast<int64_t>(tokens.size());
-    EXPECT_LE(relative_distance(row_floats(act.logits, 0).data(), chain_logits.row(draft),
+    EXPECT_LE(relative_distance(row_floats(device(), act.logits, 0).data(), chain_logits.row(draft),
                                 chain_logits.cols()),
               bound)
         << "draft " << draft;
-    const std::vector<float> logits = row_floats(act.logits, 0);
+    const std::vector<float> logits = row_floats(device(), act.logits, 0);
     const auto token =
         static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     if (reference()) {
       EXPECT_EQ(token, chain_tokens[static_cast<size_t>(draft)]);
     }
-    const std::vector<float> own = row_floats(act.hidden, static_cast<int64_t>(tokens.size()) - 1);
+    const std::vector<float> own =
+        row_floats(device(), act.hidden, static_cast<int64_t>(tokens.size()) - 1);
     tokens.assign(1, chain_tokens[static_cast<size_t>(draft)]);
     set_hidden(0, own);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, NanoMtp, testing::Values(Case{"nano-moe", "cpu-reference"}, Case{"nano-moe", "cpu"}),
-    [](const auto& chosen) { return chosen.param.device == "cpu" ? "fast" : "reference"; });
+INSTANTIATE_TEST_SUITE_P(Models, NanoMtp, testing::ValuesIn(cases({"nano-moe"})),
+                         [](const auto& chosen) {
+                           const std::string& device = chosen.param.device;
+                           return device == "cpu"    ? "fast"
+                                  : device == "cuda" ? "cuda"
+                                                     : "reference";
+                         });
 
 }  // namespace
 }  // namespace pewter

@@ -1,0 +1,85 @@
+// Gated attention over paged bf16 keys and values: preparing the step's rows, then the attention
+// itself. Decode goes over fixed stretches of positions in parallel (split.cu); the plain kernel
+// (plain.cu) takes one row and head at a time, serves prefill and odd head sizes, and is the
+// other's twin.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace pewter::cuda {
+
+struct PagedCache {
+  std::byte *keys = nullptr, *values = nullptr;
+  int64_t page_bytes = 0;
+};
+
+struct AttentionShape {
+  int query_heads = 0, kv_heads = 0, head_dim = 0;
+};
+
+struct AttentionBatch {
+  const int32_t* row_sequence = nullptr;
+  const int32_t* row_begin = nullptr;
+  const int32_t* context_length = nullptr;
+  const int32_t* page_table = nullptr;
+  int64_t page_table_stride = 0;
+  int rows = 0, sequences = 0;
+};
+
+struct PrepareArgs {
+  AttentionShape shape;
+  AttentionBatch batch;
+  PagedCache cache;
+  const __nv_bfloat16* in = nullptr;  // [rows, in_stride]: (q, gate) a head, k, v
+  int64_t in_stride = 0;
+  const float *q_norm = nullptr, *k_norm = nullptr;
+  float epsilon = 0;
+  int rotary_dim = 0;
+  const float* inverse_frequency = nullptr;
+  const int32_t* axis = nullptr;
+  const int32_t* positions = nullptr;
+  const int32_t* position_delta = nullptr;
+  __nv_bfloat16* q = nullptr;  // [rows, q_stride]
+  int64_t q_stride = 0;
+};
+void attention_prepare(cudaStream_t stream, const PrepareArgs& args);
+
+struct AttendArgs {
+  AttentionShape shape;
+  AttentionBatch batch;
+  PagedCache cache;
+  const __nv_bfloat16* q = nullptr;
+  int64_t q_stride = 0;
+  const __nv_bfloat16* in = nullptr;  // for the gates
+  int64_t in_stride = 0;
+  __nv_bfloat16* out = nullptr;
+  int64_t out_stride = 0;
+  float* partials = nullptr;  // split: [stretches, query_heads, head_dim + 2] a row
+  int64_t partial_floats = 0;
+  int most_rows = 0;  // of one sequence in this step
+};
+void attend_plain(cudaStream_t stream, const AttendArgs& args);
+
+// The split kernel's stretches of positions: short ones first, so that a short context uses many
+// multiprocessors, long ones later, so that partial results stay few. They depend on positions
+// alone, and with them the order of every sum.
+__host__ __device__ constexpr int stretch_begin(int stretch) {
+  if (stretch <= 16) return stretch * 64;                 // to 1,024
+  if (stretch <= 44) return 1024 + (stretch - 16) * 256;  // to 8,192
+  return 8192 + (stretch - 44) * 512;
+}
+__host__ __device__ constexpr int stretches_of(int positions) {
+  if (positions <= 1024) return (positions + 63) / 64;
+  if (positions <= 8192) return 16 + (positions - 1024 + 255) / 256;
+  return 44 + (positions - 8192 + 511) / 512;
+}
+bool can_split(const AttentionShape& shape);
+// Floats of partials for sequences of `positions` altogether and `rows` rows each at most.
+int64_t split_partial_floats(const AttentionShape& shape, int64_t positions, int64_t sequences,
+                             int64_t rows);
+void attend_split(cudaStream_t stream, const AttendArgs& args);
+
+}  // namespace pewter::cuda

@@ -1,0 +1,154 @@
+// Preparing rows for attention, and attention one (row, query head) a block: the definition the
+// split kernel is tested against.
+
+#include "backend/cuda/attention/attention.h"
+#include "backend/cuda/common/kernel.cuh"
+#include "backend/device.h"
+
+namespace pewter::cuda {
+namespace {
+
+constexpr int kPage = static_cast<int>(kPageTokens);
+constexpr int kThreads = 128;
+constexpr int kMaxHead = 256;
+
+__device__ inline int64_t element_of(const AttentionBatch& b, const AttentionShape& shape,
+                                     int64_t page_bytes, int sequence, int position, int kv_head) {
+  const int64_t page = b.page_table[sequence * b.page_table_stride + position / kPage];
+  return page * (page_bytes / 2) +
+         (static_cast<int64_t>(kv_head) * kPage + position % kPage) * shape.head_dim;
+}
+
+__device__ inline int visible(const AttentionBatch& b, int row) {
+  const int sequence = b.row_sequence[row];
+  return b.context_length[sequence] + row - b.row_begin[sequence] + 1;
+}
+
+// One warp a head of one row: norm, rotation, and where the result goes.
+__global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ PrepareArgs a) {
+  __shared__ float heads[kThreads / kWarp][kMaxHead];
+  start_next();
+  wait_for_inputs();
+  const int row = blockIdx.x, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int d = a.shape.head_dim, nq = a.shape.query_heads, nkv = a.shape.kv_heads;
+  const int head = blockIdx.y * (kThreads / kWarp) + warp;  // query heads, then key heads
+  if (head >= nq + nkv) return;
+  const bool is_key = head >= nq;
+  const __nv_bfloat16* in = a.in + row * a.in_stride;
+  const __nv_bfloat16* from = is_key ? in + nq * 2 * d + (head - nq) * d : in + head * 2 * d;
+  const float* norm = is_key ? a.k_norm : a.q_norm;
+  float* const x = heads[warp];
+  float sum = 0;
+  for (int i = lane; i < d; i += kWarp) {
+    x[i] = to_float(from[i]);
+    sum = fmaf(x[i], x[i], sum);
+  }
+  const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(d) + a.epsilon);
+  for (int i = lane; i < d; i += kWarp) x[i] *= scale * (1.0f + norm[i]);
+  __syncwarp();
+  const int sequence = a.batch.row_sequence[row], half = a.rotary_dim / 2;
+  for (int i = lane; i < half; i += kWarp) {
+    const int position = a.positions[3 * row + a.axis[i]] + a.position_delta[sequence];
+    float sine, cosine;
+    sincosf(static_cast<float>(position) * a.inverse_frequency[i], &sine, &cosine);
+    const float low = x[i], high = x[i + half];
+    x[i] = low * cosine - high * sine;
+    x[i + half] = high * cosine + low * sine;
+  }
+  __syncwarp();
+  if (!is_key) {
+    for (int i = lane; i < d; i += kWarp)
+      a.q[row * a.q_stride + head * d + i] = __float2bfloat16(x[i]);
+    return;
+  }
+  const int64_t at = element_of(a.batch, a.shape, a.cache.page_bytes, sequence,
+                                visible(a.batch, row) - 1, head - nq);
+  auto* const key = reinterpret_cast<__nv_bfloat16*>(a.cache.keys) + at;
+  auto* const value = reinterpret_cast<__nv_bfloat16*>(a.cache.values) + at;
+  const __nv_bfloat16* v = from + nkv * d;
+  for (int i = lane; i < d; i += kWarp) {
+    key[i] = __float2bfloat16(x[i]);
+    value[i] = v[i];
+  }
+}
+
+// Positions in steps of kThreads, a thread a position, online softmax; then a thread a dimension.
+__global__ void __launch_bounds__(kThreads) plain_kernel(const __grid_constant__ AttendArgs a) {
+  __shared__ float q[kMaxHead], weights[kThreads], scratch[kWarp];
+  start_next();
+  wait_for_inputs();
+  const int head = blockIdx.x, row = blockIdx.y, d = a.shape.head_dim;
+  const int kv_head = head / (a.shape.query_heads / a.shape.kv_heads);
+  const int sequence = a.batch.row_sequence[row], end = visible(a.batch, row);
+  const auto* keys = reinterpret_cast<const __nv_bfloat16*>(a.cache.keys);
+  const auto* values = reinterpret_cast<const __nv_bfloat16*>(a.cache.values);
+  const float scale = 1.0f / sqrtf(static_cast<float>(d));
+  for (int i = threadIdx.x; i < d; i += kThreads)
+    q[i] = to_float(a.q[row * a.q_stride + head * d + i]);
+  __syncthreads();
+
+  float largest = -INFINITY, total = 0, sums[kMaxHead / kThreads] = {};
+  for (int begin = 0; begin < end; begin += kThreads) {
+    const int position = begin + static_cast<int>(threadIdx.x);
+    float score = -INFINITY;
+    if (position < end) {
+      const __nv_bfloat16* key =
+          keys + element_of(a.batch, a.shape, a.cache.page_bytes, sequence, position, kv_head);
+      float sum = 0;
+      for (int i = 0; i < d; ++i) sum = fmaf(q[i], to_float(key[i]), sum);
+      score = sum * scale;
+    }
+    float chunk = warp_max(score);
+    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = chunk;
+    __syncthreads();
+    for (int i = 0; i < kThreads / kWarp; ++i) chunk = fmaxf(chunk, scratch[i]);
+    const float before = largest;
+    largest = fmaxf(largest, chunk);
+    const float shrink = expf(before - largest);
+    weights[threadIdx.x] = position < end ? expf(score - largest) : 0.0f;
+    __syncthreads();
+    total *= shrink;
+    for (float& sum : sums) sum *= shrink;
+    const int count = min(kThreads, end - begin);
+    for (int i = 0; i < count; ++i) {
+      const __nv_bfloat16* value =
+          values + element_of(a.batch, a.shape, a.cache.page_bytes, sequence, begin + i, kv_head);
+      total += weights[i];
+#pragma unroll
+      for (int j = 0; j < kMaxHead / kThreads; ++j) {
+        const int dimension = static_cast<int>(threadIdx.x) + j * kThreads;
+        if (dimension < d) sums[j] = fmaf(weights[i], to_float(value[dimension]), sums[j]);
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int j = 0; j < kMaxHead / kThreads; ++j) {
+    const int dimension = static_cast<int>(threadIdx.x) + j * kThreads;
+    if (dimension >= d) continue;
+    const float gate = to_float(a.in[row * a.in_stride + head * 2 * d + d + dimension]);
+    a.out[row * a.out_stride + head * d + dimension] =
+        __float2bfloat16(sums[j] / total * sigmoid(gate));
+  }
+}
+
+}  // namespace
+
+void attention_prepare(cudaStream_t stream, const PrepareArgs& args) {
+  CHECK(args.shape.head_dim <= kMaxHead, "attention heads of ", args.shape.head_dim);
+  const int heads = args.shape.query_heads + args.shape.kv_heads, warps = kThreads / kWarp;
+  launch(stream,
+         dim3(static_cast<unsigned>(args.batch.rows),
+              static_cast<unsigned>((heads + warps - 1) / warps)),
+         dim3(kThreads), 0, prepare_kernel, args);
+}
+
+void attend_plain(cudaStream_t stream, const AttendArgs& args) {
+  CHECK(args.shape.head_dim <= kMaxHead, "attention heads of ", args.shape.head_dim);
+  launch(
+      stream,
+      dim3(static_cast<unsigned>(args.shape.query_heads), static_cast<unsigned>(args.batch.rows)),
+      dim3(kThreads), 0, plain_kernel, args);
+}
+
+}  // namespace pewter::cuda

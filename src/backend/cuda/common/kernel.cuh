@@ -1,0 +1,92 @@
+// What every kernel file needs: launches that may overlap the end of the kernel before them, block
+// sums in a fixed order, conversions.
+//
+// Programmatic dependent launch. Kernels of a step are launched so that the next one's blocks start
+// while the last ones of the kernel before still run. Every kernel therefore calls
+// wait_for_inputs() before it reads what an earlier kernel wrote or writes what an earlier one
+// reads, and nothing but weights before that; and start_next() as soon as it has begun, since the
+// next kernel waits for this one's end by itself.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "backend/cuda/common/cuda_check.h"
+
+namespace pewter::cuda {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+__device__ inline void wait_for_inputs() {}
+__device__ inline void start_next() {}
+#else
+__device__ inline void wait_for_inputs() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ inline void start_next() { asm volatile("griddepcontrol.launch_dependents;"); }
+#endif
+
+enum class Start { kEarly, kInOrder };
+
+template <typename... Parameters, typename... Arguments>
+void launch(Start start, cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
+            void (*kernel)(Parameters...), Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = start == Start::kEarly ? 1 : 0;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+}
+template <typename... Parameters, typename... Arguments>
+void launch(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
+            void (*kernel)(Parameters...), Arguments&&... arguments) {
+  launch(Start::kEarly, stream, grid, block, shared_bytes, kernel,
+         std::forward<Arguments>(arguments)...);
+}
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(__half x) { return __half2float(x); }
+
+__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+__device__ inline float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+
+constexpr int kWarp = 32;
+
+// Sums of the 32 lanes, the same in all of them, in one order.
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+    x += __shfl_xor_sync(0xFFFFFFFFu, x, offset);
+  return x;
+}
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+    x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, offset));
+  return x;
+}
+
+// The sum over a block of up to 1024 threads, the same in all of them; scratch holds 32 floats.
+// Ends with scratch free for reuse.
+__device__ inline float block_sum(float x, float* scratch) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int warps = (blockDim.x + kWarp - 1) / kWarp;
+  x = warp_sum(x);
+  if (lane == 0) scratch[warp] = x;
+  __syncthreads();
+  float total = 0;
+  for (int i = 0; i < warps; ++i) total += scratch[i];
+  __syncthreads();
+  return total;
+}
+
+}  // namespace pewter::cuda

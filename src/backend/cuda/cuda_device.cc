@@ -1,0 +1,155 @@
+#include "backend/cuda/cuda_device.h"
+
+#include <algorithm>
+
+#include "backend/cuda/common/cuda_check.h"
+#include "backend/cuda/linear/weight_store.h"
+#include "base/memory_info.h"
+
+namespace pewter {
+
+Result<std::shared_ptr<CudaDevice>> CudaDevice::make() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0)
+    return Error{ErrorCode::kUnavailable,
+                 str_cat("cuda: no usable GPU (",
+                         status == cudaSuccess ? "none found" : cudaGetErrorString(status), ")")};
+  cudaDeviceProp properties{};
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  std::shared_ptr<CudaDevice> device(new CudaDevice());
+  device->description_ =
+      str_cat(properties.name, ", compute capability ", properties.major, ".", properties.minor);
+  if (properties.major < 8)
+    return Error{ErrorCode::kUnavailable, str_cat("cuda: ", device->description_,
+                                                  " is older than 8.0, the first that works")};
+  device->multiprocessors_ = properties.multiProcessorCount;
+  device->shared_bytes_ = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
+  CUDA_CHECK(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking));
+  return device;
+}
+
+CudaDevice::~CudaDevice() {
+  for (const auto& [key, graph] : steps_)
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+int64_t CudaDevice::available_bytes() const {
+  size_t available = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&available, &total));
+  return static_cast<int64_t>(available);
+}
+
+Result<Buffer> CudaDevice::allocate(int64_t bytes) {
+  const int64_t size = std::max<int64_t>(bytes, 1);
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(size));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // not sticky: forget it
+    return Error{
+        ErrorCode::kResourceExhausted,
+        str_cat("cannot allocate ", format_bytes(static_cast<double>(bytes)), " of GPU memory, ",
+                format_bytes(static_cast<double>(available_bytes())), " are free")};
+  }
+  CUDA_CHECK(status);
+  zero(static_cast<std::byte*>(data), size);
+  return Buffer(data, size, [](void* p, int64_t) { cudaFree(p); });
+}
+
+void CudaDevice::copy_to_device(std::byte* to, std::span<const std::byte> from) {
+  if (from.empty()) return;
+  CUDA_CHECK(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream_));
+}
+
+void CudaDevice::copy_to_host(std::span<std::byte> to, const std::byte* from) {
+  if (to.empty()) return;
+  CUDA_CHECK(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_));
+  CUDA_CHECK(cudaStreamSynchronize(stream_));
+}
+
+void CudaDevice::zero(std::byte* at, int64_t bytes) {
+  CUDA_CHECK(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), stream_));
+}
+
+Result<WeightMatrix> CudaDevice::make_weight(const WeightSpec& spec) {
+  if (spec.format == WeightFormat::kF32 || spec.format == WeightFormat::kF16)
+    return Error{ErrorCode::kUnsupported,
+                 str_cat(weight_format_name(spec.format),
+                         " matrices do not run on the GPU; convert the checkpoint to bf16")};
+  TRY_ASSIGN(Buffer memory, allocate(cuda::tiled_bytes(spec)));
+  return cuda::tiled_weight(spec, std::make_shared<const Buffer>(std::move(memory)));
+}
+
+int64_t CudaDevice::stored_weight_bytes(const WeightSpec& spec) const {
+  return cuda::tiled_bytes(spec);
+}
+
+// The rows travel as they are and are packed by the GPU.
+void CudaDevice::store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+                            const WeightMatrix& rows) {
+  CHECK(w.layout == cuda::kTiledLayout && rows.layout == WeightMatrix::kCanonical &&
+            rows.format == w.format && rows.k == w.k && rows.count == 1 &&
+            rows.zeros.defined() == w.zeros.defined(),
+        "rows of another matrix");
+  CHECK(row_begin % 128 == 0 && row_begin + rows.n <= w.n && index < w.count, "rows ", row_begin,
+        " + ", rows.n, " of ", w.n);
+  const std::lock_guard lock(staging_mutex_);
+  int64_t used = 0;
+  const auto upload = [&](const TensorView& part) {
+    TensorView copy = part;
+    if (!part.defined()) return copy;
+    copy_to_device(staging_.data() + used,
+                   std::span(part.data(), static_cast<size_t>(part.bytes())));
+    copy = TensorView(staging_.data() + used, part.dtype(),
+                      {part.dim(0), part.dim(1), part.rank() > 2 ? part.dim(2) : 1});
+    used += cuda::round_up(part.bytes(), 256);
+    return copy;
+  };
+  int64_t bytes = 0;
+  for (const TensorView* part : {&rows.values, &rows.scales, &rows.zeros})
+    if (part->defined()) bytes += cuda::round_up(part->bytes(), 256);
+  if (staging_.bytes() < bytes) {
+    staging_ = Buffer();
+    Result<Buffer> grown = allocate(bytes);
+    CHECK(grown.has_value(), "no GPU memory to pack weights: ", grown.error().message);
+    staging_ = std::move(*grown);
+  }
+  WeightMatrix on_device = rows;
+  on_device.values = upload(rows.values);
+  on_device.scales = upload(rows.scales);
+  on_device.zeros = upload(rows.zeros);
+  cuda::pack_rows(stream_, w, index, row_begin, on_device);
+  CUDA_CHECK(
+      cudaStreamSynchronize(stream_));  // the caller's rows and the staging area are free again
+}
+
+void CudaDevice::run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) {
+  const auto [step, is_new] = steps_.try_emplace({owner, key}, nullptr);
+  if (is_new) return enqueue();  // kernels are loaded now, and not during a capture
+  if (step->second == nullptr) {
+    cudaGraph_t graph = nullptr;
+    CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    enqueue();
+    CUDA_CHECK(cudaStreamEndCapture(stream_, &graph));
+    CUDA_CHECK(cudaGraphInstantiate(&step->second, graph, 0));
+    CUDA_CHECK(cudaGraphDestroy(graph));
+  }
+  CUDA_CHECK(cudaGraphLaunch(step->second, stream_));
+}
+
+void CudaDevice::forget_steps(const void* owner) {
+  CUDA_CHECK(cudaStreamSynchronize(stream_));
+  std::erase_if(steps_, [owner](const auto& step) {
+    if (step.first.first != owner) return false;
+    if (step.second != nullptr) cudaGraphExecDestroy(step.second);
+    return true;
+  });
+}
+
+int64_t CudaDevice::kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const {
+  CHECK(format == KvFormat::kBF16, "the GPU caches keys and values as bf16");
+  return kv_heads * kPageTokens * head_dim * 2;
+}
+
+}  // namespace pewter

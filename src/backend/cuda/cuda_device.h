@@ -1,0 +1,54 @@
+// The GPU as a device: memory, copies on the step's stream, and weights in the tiled layout.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <mutex>
+
+#include "backend/device.h"
+
+namespace pewter {
+
+class CudaDevice final : public Device {
+ public:
+  // Errors: kUnavailable when there is no GPU or driver, or a GPU older than compute
+  // capability 8.0.
+  static Result<std::shared_ptr<CudaDevice>> make();
+  ~CudaDevice() override;
+
+  std::string_view name() const override { return "cuda"; }
+  int64_t available_bytes() const override;
+  Result<Buffer> allocate(int64_t bytes) override;
+  void copy_to_device(std::byte* to, std::span<const std::byte> from) override;
+  void copy_to_host(std::span<std::byte> to, const std::byte* from) override;
+  void zero(std::byte* at, int64_t bytes) override;
+  // Error: kUnsupported for F32 and F16 matrices.
+  Result<WeightMatrix> make_weight(const WeightSpec& spec) override;
+  void store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+                  const WeightMatrix& rows) override;
+  int64_t stored_weight_bytes(const WeightSpec& spec) const override;
+  int64_t kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const override;
+
+  // The first time a step runs as it comes, the second time it is captured as a graph.
+  void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override;
+  void forget_steps(const void* owner) override;
+
+  cudaStream_t stream() const { return stream_; }
+  int multiprocessors() const { return multiprocessors_; }
+  int64_t shared_bytes() const { return shared_bytes_; }  // of a multiprocessor
+  // "NVIDIA H200, compute capability 9.0"
+  const std::string& description() const { return description_; }
+
+ private:
+  CudaDevice() = default;
+  cudaStream_t stream_ = nullptr;
+  int multiprocessors_ = 0;
+  int64_t shared_bytes_ = 0;
+  std::map<std::pair<const void*, uint64_t>, cudaGraphExec_t> steps_;  // null: seen once
+  std::mutex staging_mutex_;
+  Buffer staging_;  // canonical rows on their way into the tiled layout
+  std::string description_;
+};
+
+}  // namespace pewter

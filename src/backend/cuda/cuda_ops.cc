@@ -1,0 +1,475 @@
+#include "backend/cuda/cuda_ops.h"
+
+#include <algorithm>
+
+#include "backend/cuda/common/cuda_check.h"
+#include "backend/cuda/common/rows.h"
+#include "backend/cuda/linear/sliced.h"
+#include "backend/cuda/sampling/sampling.h"
+
+namespace pewter {
+namespace {
+
+using cuda::StreamArgs;
+using cuda::StreamOutput;
+
+__nv_bfloat16* bf16(const TensorView& t) {
+  CHECK(t.dtype() == DType::kBF16, "activations of ", dtype_name(t.dtype()));
+  return reinterpret_cast<__nv_bfloat16*>(t.data());
+}
+int to_int(int64_t x) { return static_cast<int>(x); }
+
+// Hands out aligned stretches of a block; without one it only measures.
+class Arena {
+ public:
+  explicit Arena(std::byte* memory) : memory_(memory) {}
+  template <typename T>
+  void take(T*& to, int64_t count) {
+    to = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
+    used_ += cuda::round_up(count * static_cast<int64_t>(sizeof(T)), 256);
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  std::byte* memory_;
+  int64_t used_ = 0;
+};
+
+// Rows of bf16 into outputs: what every dense product shares.
+StreamArgs dense(const __nv_bfloat16* x, int64_t x_stride, int64_t k, int64_t rows) {
+  StreamArgs args;
+  args.x = x;
+  args.x_stride = x_stride;
+  args.k = to_int(k);
+  args.rows = to_int(rows);
+  args.source_rows = to_int(rows);
+  return args;
+}
+
+cuda::AttentionShape shape_of(int64_t query_heads, int64_t kv_heads, int64_t head_dim) {
+  return {to_int(query_heads), to_int(kv_heads), to_int(head_dim)};
+}
+cuda::AttentionBatch batch_of(const Batch& batch) {
+  return {.row_sequence = batch.row_sequence,
+          .row_begin = batch.row_begin,
+          .context_length = batch.context_length,
+          .page_table = batch.page_table,
+          .page_table_stride = batch.page_table_stride,
+          .rows = to_int(batch.rows),
+          .sequences = to_int(batch.sequences)};
+}
+cuda::PagedCache cache_of(const KvLayer& kv) {
+  CHECK(kv.key_format == KvFormat::kBF16 && kv.value_format == KvFormat::kBF16,
+        "the GPU caches keys and values as bf16");
+  return {kv.keys, kv.values, kv.key_page_bytes};
+}
+
+}  // namespace
+
+template <typename Arena>
+void CudaOps::lay_out(Arena& arena) {
+  const OpsLimits& l = limits_;
+  const int64_t logits_rows = std::max<int64_t>(l.logits_rows, 1);
+  const int64_t rows = std::max(l.rows, logits_rows), pairs = rows * l.top_k;
+  arena.take(scratch_.normed, rows * l.widest_input);
+  arena.take(scratch_.router_logits, cuda::kSlices * rows * (l.experts + 1));
+  arena.take(scratch_.pairs, pairs);
+  // Small blocks serve few rows, so these are most for any step.
+  arena.take(scratch_.blocks, std::max(cuda::most_blocks(rows, l.experts, l.top_k, 32),
+                                       cuda::most_blocks(std::min<int64_t>(rows, cuda::kFewRows),
+                                                         l.experts, l.top_k, 8)));
+  arena.take(scratch_.block_count, 1);
+  arena.take(scratch_.expert_outputs, l.top_k > 0 ? (pairs + rows) * l.widest_input : 0);
+  arena.take(scratch_.mixed, (rows + 16 * l.sequences) * l.delta_channels);
+  arena.take(scratch_.mixed_gates, (rows + 16 * l.sequences) * 2 * l.value_heads);
+  arena.take(scratch_.edited_logits, logits_rows * l.widest_output);
+  const cuda::AttentionShape shape = shape_of(l.query_heads, l.kv_heads, l.head_dim);
+  partial_floats_ = cuda::can_split(shape) ? cuda::split_partial_floats(shape, l.cache_positions,
+                                                                        l.sequences, l.decode_rows)
+                                           : 0;
+  arena.take(scratch_.attention_partials, partial_floats_);
+}
+
+Status CudaOps::reserve(const OpsLimits& limits) {
+  limits_ = limits;
+  Arena measure(nullptr);
+  lay_out(measure);
+  memory_ = Buffer();
+  TRY_ASSIGN(memory_, device_->allocate(measure.used()));
+  Arena arena(memory_.data());
+  lay_out(arena);
+  return {};
+}
+
+void CudaOps::product(const StreamArgs& args) {
+  cuda::stream_product(stream(), {device_->multiprocessors(), device_->shared_bytes()}, args);
+}
+
+void CudaOps::norm_into_scratch(const TensorView& x, const TensorView& weight, float epsilon) {
+  CHECK(x.dim(1) <= limits_.widest_input, "rows of ", x.dim(1));
+  cuda::norm_rows(stream(), {.x = x.data_as<float>(),
+                             .x_stride = x.stride(0),
+                             .weight = weight.data_as<float>(),
+                             .epsilon = epsilon,
+                             .out = scratch_.normed,
+                             .out_stride = x.dim(1),
+                             .rows = to_int(x.dim(0)),
+                             .width = to_int(x.dim(1))});
+}
+
+void CudaOps::embed(const EmbedArgs& args) {
+  CHECK(args.table.format == WeightFormat::kBF16, "embedding table of ",
+        weight_format_name(args.table.format));
+  cuda::embed_rows(stream(), {.tokens = args.batch.tokens,
+                              .embedding_index = args.batch.embedding_index,
+                              .embeddings = args.batch.embeddings.defined()
+                                                ? args.batch.embeddings.data_as<float>()
+                                                : nullptr,
+                              .table = cuda::stack_of(args.table),
+                              .out = args.out.data_as<float>(),
+                              .rows = to_int(args.batch.rows),
+                              .hidden = to_int(args.out.dim(1))});
+}
+
+void CudaOps::norm_linear(const NormLinearArgs& args) {
+  const int64_t m = args.x.dim(0), hidden = args.x.dim(1);
+  norm_into_scratch(args.x, args.norm, args.epsilon);
+  StreamArgs job = dense(scratch_.normed, hidden, hidden, m);
+  job.out = args.out.data();
+  job.out_stride = args.out.stride(0);
+  job.output = args.out.dtype() == DType::kF32 ? StreamOutput::kF32 : StreamOutput::kBF16;
+  CHECK(args.w.size() <= StreamArgs::kMaxStacks, args.w.size(), " matrices side by side");
+  int64_t column = 0;
+  for (const WeightMatrix* w : args.w) {
+    CHECK(w->k == hidden, "projection of ", w->k, " inputs on ", hidden);
+    job.w[job.stacks++] = cuda::stack_of(*w, column);
+    column += w->n;
+  }
+  CHECK(column == args.out.dim(1), "outputs ", column, " into ", args.out.dim(1));
+  // The units that take longest first, so that none is left for the end.
+  std::stable_sort(
+      job.w, job.w + job.stacks,
+      [](const cuda::TileStack& a, const cuda::TileStack& b) { return a.records() > b.records(); });
+  product(job);
+}
+
+void CudaOps::linear_add(const LinearAddArgs& args) {
+  StreamArgs job = dense(bf16(args.x), args.x.stride(0), args.w.k, args.x.dim(0));
+  job.w[job.stacks++] = cuda::stack_of(args.w);
+  job.out = args.partial.data();
+  job.out_stride = args.partial.stride(0);
+  job.output = StreamOutput::kF32;
+  if (args.residual.defined()) {
+    job.output = StreamOutput::kAddF32;
+    job.residual = args.residual.data_as<float>();
+    job.residual_stride = args.residual.stride(0);
+  }
+  product(job);
+}
+
+void CudaOps::add_residual(const AddResidualArgs& args) {
+  cuda::add_values(stream(), args.partial.data_as<float>(), args.residual.data_as<float>(),
+                   args.partial.elements());
+}
+
+cuda::DeltaArgs CudaOps::delta_args(const DeltaMixArgs& args) const {
+  cuda::DeltaArgs delta{.conv = args.conv.data_as<float>(),
+                        .a_log = args.a_log.data_as<float>(),
+                        .dt_bias = args.dt_bias.data_as<float>(),
+                        .norm = args.norm.data_as<float>(),
+                        .epsilon = args.epsilon,
+                        .key_heads = to_int(args.key_heads),
+                        .value_heads = to_int(args.value_heads),
+                        .key_dim = to_int(args.key_dim),
+                        .value_dim = to_int(args.value_dim),
+                        .state = args.state.state.data_as<float>(),
+                        .window = bf16(args.state.window),
+                        .tape = bf16(args.state.tape),
+                        .gates = args.state.gates.data_as<float>(),
+                        .mixed = scratch_.mixed,
+                        .mixed_gates = scratch_.mixed_gates};
+  return delta;
+}
+
+void CudaOps::delta_mix(const DeltaMixArgs& args) {
+  cuda::DeltaArgs delta = delta_args(args);
+  delta.slot = args.batch.slot;
+  delta.accepted = args.batch.accepted;
+  delta.row_begin = args.batch.row_begin;
+  delta.sequences = to_int(args.batch.sequences);
+  delta.is_prefill = args.batch.phase == Phase::kPrefill;
+  delta.in = bf16(args.in);
+  delta.in_stride = args.in.stride(0);
+  delta.out = bf16(args.out);
+  delta.out_stride = args.out.stride(0);
+  cuda::delta_mix(stream(), delta);
+}
+
+void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
+  cuda::DeltaArgs delta = delta_args(args);
+  delta.fold_slot = static_cast<int32_t>(slot);
+  delta.fold_accepted = static_cast<int32_t>(accepted);
+  delta.sequences = 1;
+  cuda::delta_mix(stream(), delta);
+}
+
+void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
+  cuda::attention_prepare(stream(),
+                          {.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
+                           .batch = batch_of(args.batch),
+                           .cache = cache_of(args.kv),
+                           .in = bf16(args.in),
+                           .in_stride = args.in.stride(0),
+                           .q_norm = args.q_norm.data_as<float>(),
+                           .k_norm = args.k_norm.data_as<float>(),
+                           .epsilon = args.epsilon,
+                           .rotary_dim = to_int(args.rotary_dim),
+                           .inverse_frequency = args.inverse_frequency.data_as<float>(),
+                           .axis = args.axis,
+                           .positions = args.batch.positions,
+                           .position_delta = args.batch.position_delta,
+                           .q = bf16(args.q),
+                           .q_stride = args.q.stride(0)});
+}
+
+void CudaOps::attention(const AttentionArgs& args) {
+  const cuda::AttendArgs attend{.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
+                                .batch = batch_of(args.batch),
+                                .cache = cache_of(args.kv),
+                                .q = bf16(args.q),
+                                .q_stride = args.q.stride(0),
+                                .in = bf16(args.in),
+                                .in_stride = args.in.stride(0),
+                                .out = bf16(args.out),
+                                .out_stride = args.out.stride(0),
+                                .partials = scratch_.attention_partials,
+                                .partial_floats = partial_floats_,
+                                .most_rows = to_int(std::min<int64_t>(
+                                    kMaxDecodeRows, args.batch.rows - args.batch.sequences + 1))};
+  if (args.batch.phase == Phase::kDecode && cuda::can_split(attend.shape))
+    cuda::attend_split(stream(), attend);
+  else
+    cuda::attend_plain(stream(), attend);
+}
+
+cuda::RouteRows CudaOps::router_logits(const RouteArgs& args) {
+  const int64_t m = args.x.dim(0), hidden = args.x.dim(1), experts = args.router.n;
+  cuda::norm_rows(stream(), {.x = args.x.data_as<float>(),
+                             .x_stride = args.x.stride(0),
+                             .weight = args.norm.data_as<float>(),
+                             .epsilon = args.epsilon,
+                             .out = bf16(args.normed),
+                             .out_stride = args.normed.stride(0),
+                             .rows = to_int(m),
+                             .width = to_int(hidden)});
+  const bool sliced = hidden % 128 == 0;
+  if (sliced) {
+    cuda::sliced_product(
+        stream(), {.w = {cuda::stack_of(args.router), cuda::stack_of(args.shared_gate, experts)},
+                   .x = bf16(args.normed),
+                   .x_stride = args.normed.stride(0),
+                   .rows = to_int(m),
+                   .out = scratch_.router_logits,
+                   .out_stride = experts + 1});
+  } else {  // rows that need padding
+    StreamArgs job = dense(bf16(args.normed), args.normed.stride(0), hidden, m);
+    job.w[0] = cuda::stack_of(args.router);
+    job.w[1] = cuda::stack_of(args.shared_gate, experts);
+    job.stacks = 2;
+    job.out = scratch_.router_logits;
+    job.out_stride = experts + 1;
+    job.output = StreamOutput::kF32;
+    product(job);
+  }
+  return {.logits = scratch_.router_logits,
+          .slices = sliced ? cuda::kSlices : 1,
+          .expert = args.expert.data_as<int32_t>(),
+          .weight = args.weight.data_as<float>(),
+          .shared_weight = args.shared_weight.data_as<float>(),
+          .rows = to_int(m),
+          .experts = to_int(experts),
+          .top_k = to_int(args.expert.dim(1))};
+}
+
+void CudaOps::route(const RouteArgs& args) { cuda::route_rows(stream(), router_logits(args)); }
+
+cuda::GroupPairs CudaOps::grouping(const TensorView& expert, int64_t experts) const {
+  const int64_t m = expert.dim(0);
+  return {.expert = expert.data_as<int32_t>(),
+          .rows = to_int(m),
+          .experts = to_int(experts),
+          .top_k = to_int(expert.dim(1)),
+          .capacity = cuda::block_rows(m),
+          .pairs = scratch_.pairs,
+          .blocks = scratch_.blocks,
+          .block_count = scratch_.block_count};
+}
+
+void CudaOps::experts_up_grouped(const ExpertsUpArgs& args) {
+  const int64_t m = args.normed.dim(0), top_k = args.expert.dim(1);
+  StreamArgs job = dense(bf16(args.normed), args.normed.stride(0), args.gate.k, m);
+  job.w[0] = cuda::stack_of(args.gate);
+  job.w[1] = cuda::stack_of(args.up);
+  job.stacks = 2;
+  job.out = args.hidden.data();
+  job.out_stride = args.hidden.dim(2);
+  job.output = StreamOutput::kGatedBF16;
+  job.blocks = scratch_.blocks;
+  job.block_count = scratch_.block_count;
+  job.pairs = scratch_.pairs;
+  job.pairs_per_row = to_int(top_k);
+  job.max_blocks = to_int(cuda::most_blocks(m, args.gate.count, top_k, cuda::block_rows(m)));
+  job.block_capacity = cuda::block_rows(m);
+  job.shared[0] = cuda::stack_of(args.shared_gate);
+  job.shared[1] = cuda::stack_of(args.shared_up);
+  job.shared_k = to_int(args.shared_gate.k);
+  job.shared_reads_x = true;
+  job.shared_out = args.shared_hidden.data();
+  job.shared_out_stride = args.shared_hidden.stride(0);
+  product(job);
+}
+
+void CudaOps::experts_down_grouped(const ExpertsDownAddArgs& args) {
+  const int64_t m = args.partial.dim(0), hidden = args.partial.dim(1), top_k = args.expert.dim(1);
+  StreamArgs job = dense(bf16(args.hidden), args.hidden.dim(2), args.down.k, m);
+  job.w[0] = cuda::stack_of(args.down);
+  job.stacks = 1;
+  job.out = scratch_.expert_outputs;
+  job.out_stride = hidden;
+  job.output = StreamOutput::kF32;
+  job.blocks = scratch_.blocks;
+  job.block_count = scratch_.block_count;
+  job.pairs = scratch_.pairs;
+  job.max_blocks = to_int(cuda::most_blocks(m, args.down.count, top_k, cuda::block_rows(m)));
+  job.block_capacity = cuda::block_rows(m);
+  job.shared[0] = cuda::stack_of(args.shared_down);
+  job.shared_k = to_int(args.shared_down.k);
+  job.source_rows = to_int(m * top_k);
+  job.shared_rows = to_int(m);
+  job.shared_x = bf16(args.shared_hidden);
+  job.shared_x_stride = args.shared_hidden.stride(0);
+  float* const shared_outputs = scratch_.expert_outputs + m * top_k * hidden;
+  job.shared_out = shared_outputs;
+  job.shared_out_stride = hidden;
+  product(job);
+  CHECK(args.partial.stride(0) == hidden, "partial sums with gaps");
+  cuda::combine_rows(
+      stream(), {.y = scratch_.expert_outputs,
+                 .shared_y = shared_outputs,
+                 .weight = args.weight.data_as<float>(),
+                 .shared_weight = args.shared_weight.data_as<float>(),
+                 .partial = args.partial.data_as<float>(),
+                 .residual = args.residual.defined() ? args.residual.data_as<float>() : nullptr,
+                 .rows = to_int(m),
+                 .top_k = to_int(top_k),
+                 .hidden = to_int(hidden)});
+}
+
+void CudaOps::experts_up(const ExpertsUpArgs& args) {
+  cuda::group_pairs(stream(), grouping(args.expert, args.gate.count));
+  experts_up_grouped(args);
+}
+
+void CudaOps::experts_down_add(const ExpertsDownAddArgs& args) {
+  cuda::group_pairs(stream(), grouping(args.expert, args.down.count));
+  experts_down_grouped(args);
+}
+
+// As the stages in turn, with one grouping for both products.
+void CudaOps::moe(const MoeArgs& args) {
+  const cuda::RouteRows rows = router_logits(args.route);
+  const cuda::GroupPairs pairs = grouping(args.up.expert, args.up.gate.count);
+  if (!cuda::route_and_group(stream(), rows, pairs)) {
+    cuda::route_rows(stream(), rows);
+    cuda::group_pairs(stream(), pairs);
+  }
+  experts_up_grouped(args.up);
+  experts_down_grouped(args.down);
+}
+
+void CudaOps::mlp_up(const MlpUpArgs& args) {
+  const int64_t hidden = args.x.dim(1);
+  norm_into_scratch(args.x, args.norm, args.epsilon);
+  StreamArgs job = dense(scratch_.normed, hidden, hidden, args.x.dim(0));
+  job.w[0] = cuda::stack_of(args.gate);
+  job.w[1] = cuda::stack_of(args.up);
+  job.stacks = 2;
+  job.out = bf16(args.out);
+  job.out_stride = args.out.stride(0);
+  job.output = StreamOutput::kGatedBF16;
+  product(job);
+}
+
+void CudaOps::final_norm(const FinalNormArgs& args) {
+  cuda::norm_rows(stream(), {.x = args.x.data_as<float>(),
+                             .x_stride = args.x.stride(0),
+                             .weight = args.norm.data_as<float>(),
+                             .epsilon = args.epsilon,
+                             .out = bf16(args.out),
+                             .out_stride = args.out.stride(0),
+                             .rows = to_int(args.x.dim(0)),
+                             .width = to_int(args.x.dim(1))});
+}
+
+void CudaOps::logits(const LogitsArgs& args) {
+  StreamArgs job =
+      dense(bf16(args.hidden), args.hidden.stride(0), args.head.k, args.batch.logits_count);
+  job.x_rows = args.batch.logits_rows;
+  job.source_rows = to_int(args.hidden.dim(0));
+  job.w[job.stacks++] = cuda::stack_of(args.head);
+  job.out = args.out.data();
+  job.out_stride = args.out.stride(0);
+  job.output = StreamOutput::kF32;
+  product(job);
+}
+
+void CudaOps::mtp_combine(const MtpCombineArgs& args) {
+  const int64_t m = args.out.dim(0), hidden = args.out.dim(1);
+  CHECK(2 * hidden <= limits_.widest_input, "rows of ", 2 * hidden);
+  cuda::norm_rows(stream(), {.x = args.embedding.data_as<float>(),
+                             .x_stride = args.embedding.stride(0),
+                             .weight = args.embedding_norm.data_as<float>(),
+                             .epsilon = args.epsilon,
+                             .out = scratch_.normed,
+                             .out_stride = 2 * hidden,
+                             .rows = to_int(m),
+                             .width = to_int(hidden)});
+  cuda::norm_rows(stream(), {.x_bf16 = bf16(args.hidden),
+                             .x_stride = args.hidden.stride(0),
+                             .weight = args.hidden_norm.data_as<float>(),
+                             .epsilon = args.epsilon,
+                             .out = scratch_.normed + hidden,
+                             .out_stride = 2 * hidden,
+                             .rows = to_int(m),
+                             .width = to_int(hidden)});
+  StreamArgs job = dense(scratch_.normed, 2 * hidden, 2 * hidden, m);
+  job.w[job.stacks++] = cuda::stack_of(args.fc);
+  job.out = args.out.data();
+  job.out_stride = args.out.stride(0);
+  job.output = StreamOutput::kF32;
+  product(job);
+}
+
+void CudaOps::copy(const CopyArgs& args) {
+  CHECK(args.from.bytes() == args.to.bytes(), "copy between different sizes");
+  cuda::copy_bytes(stream(), args.from.data(), args.to.data(), args.from.bytes());
+}
+
+void CudaOps::sample(const SampleArgs& args) {
+  cuda::sample_rows(stream(), {.logits = args.logits.data_as<float>(),
+                               .stride = args.logits.stride(0),
+                               .rows = to_int(args.logits.dim(0)),
+                               .vocab = to_int(args.logits.dim(1)),
+                               .vocab_limit = to_int(args.vocab_limit),
+                               .parameters = args.rows,
+                               .edits = args.edits,
+                               .edit_begin = args.edit_begin,
+                               .masks = args.masks,
+                               .token = args.token.data_as<int32_t>(),
+                               .logprob = args.logprob.data_as<float>(),
+                               .top_token = args.top_token.data_as<int32_t>(),
+                               .top_logprob = args.top_logprob.data_as<float>(),
+                               .edited = scratch_.edited_logits});
+}
+
+}  // namespace pewter

@@ -1,0 +1,82 @@
+// CudaOps: the stages on the GPU. bf16 between stages, f32 inside them, an f32 residual stream,
+// bf16 keys and values, as the fast CPU path. Every method enqueues kernels on the device's stream
+// and returns; scratch is laid out once by reserve(). Its twin is the CPU's reference path.
+//
+// Read next: weight_layout.h, linear/stream.h (the products), then the families: moe/, delta/,
+// attention/, sampling/.
+#pragma once
+
+#include <vector>
+
+#include "backend/cuda/attention/attention.h"
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/delta/delta.h"
+#include "backend/cuda/linear/stream.h"
+#include "backend/cuda/moe/moe.h"
+#include "backend/ops.h"
+
+namespace pewter {
+
+class CudaOps final : public Ops {
+ public:
+  explicit CudaOps(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
+
+  DType activation_dtype() const override { return DType::kBF16; }
+  KvFormat kv_format() const override { return KvFormat::kBF16; }
+  Status reserve(const OpsLimits& limits) override;
+
+  void embed(const EmbedArgs&) override;
+  void norm_linear(const NormLinearArgs&) override;
+  void linear_add(const LinearAddArgs&) override;
+  void add_residual(const AddResidualArgs&) override;
+  void delta_mix(const DeltaMixArgs&) override;
+  void attention_prepare(const AttentionPrepareArgs&) override;
+  void attention(const AttentionArgs&) override;
+  void route(const RouteArgs&) override;
+  void experts_up(const ExpertsUpArgs&) override;
+  void experts_down_add(const ExpertsDownAddArgs&) override;
+  void moe(const MoeArgs& args) override;
+  void mlp_up(const MlpUpArgs&) override;
+  void final_norm(const FinalNormArgs&) override;
+  void logits(const LogitsArgs&) override;
+  void mtp_combine(const MtpCombineArgs&) override;
+  void copy(const CopyArgs&) override;
+  void sample(const SampleArgs&) override;
+  void fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) override;
+
+ private:
+  // Scratch on the device, one block.
+  struct Scratch {
+    __nv_bfloat16* normed = nullptr;  // [rows, widest input]
+    float* router_logits = nullptr;   // [slices of k, rows, experts + 1]
+    int32_t* pairs = nullptr;         // [rows · top_k]
+    cuda::RowBlock* blocks = nullptr;
+    int32_t* block_count = nullptr;
+    float* expert_outputs = nullptr;  // [rows · (top_k + 1), hidden]
+    float* mixed = nullptr;           // delta: [rows + 16·sequences, channels]
+    float* mixed_gates = nullptr;
+    float* edited_logits = nullptr;  // [logits rows, vocabulary]
+    float* attention_partials = nullptr;
+  };
+  template <typename Arena>
+  void lay_out(Arena& arena);
+
+  cudaStream_t stream() const { return device_->stream(); }
+  void product(const cuda::StreamArgs& args);
+  // RMSNorm of x's rows into scratch_.normed, [rows, width].
+  void norm_into_scratch(const TensorView& x, const TensorView& weight, float epsilon);
+  // Norm and logits of the router; what is left of routing.
+  cuda::RouteRows router_logits(const RouteArgs& args);
+  cuda::GroupPairs grouping(const TensorView& expert, int64_t experts) const;
+  void experts_up_grouped(const ExpertsUpArgs& args);
+  void experts_down_grouped(const ExpertsDownAddArgs& args);
+  cuda::DeltaArgs delta_args(const DeltaMixArgs& args) const;
+
+  std::shared_ptr<CudaDevice> device_;
+  OpsLimits limits_;
+  Buffer memory_;
+  Scratch scratch_;
+  int64_t partial_floats_ = 0;
+};
+
+}  // namespace pewter

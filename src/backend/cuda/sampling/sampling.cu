@@ -1,0 +1,290 @@
+// One block of 1024 threads a row, a few passes over logits that lie in L2.
+//
+// Everything that picks by rank goes through one search (find_rank): candidates have unique 64-bit
+// keys, the logit's order above the token's, and histograms of their bytes lead to the key at which
+// a running weight, from the largest key down, passes a target. The weight is 1 for "the k-th" and
+// the probability for "top-p" and for the draw; probabilities are integers of 2⁻⁴⁰, so sums have no
+// order and no rounding.
+// Limits: L2 reads of one multiprocessor, about 10 µs a pass over 248,320 logits.
+
+#include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/sampling/sampling.h"
+
+namespace pewter::cuda {
+namespace {
+
+constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
+constexpr double kMassUnit = 1099511627776.0;  // 2^40
+using Key = unsigned long long;
+using Mass = unsigned long long;
+
+struct Shared {
+  Mass bins[256];
+  Mass sums[kWarps];
+  double doubles[kWarps];
+  Key keys[kWarps];
+  Key found;
+  Mass before;
+  int flag;
+};
+
+// Larger keys are better candidates: larger logits, then smaller ids.
+__device__ inline Key key_of(float logit, int token) {
+  const uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit);  // -0 is 0
+  const uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  return static_cast<Key>(ordered) << 32 | (0xFFFFFFFFu - static_cast<uint32_t>(token));
+}
+__device__ inline int token_of(Key key) {
+  return static_cast<int>(0xFFFFFFFFu - static_cast<uint32_t>(key));
+}
+
+template <typename T, typename Combine>
+__device__ inline T block_reduce(T x, T* scratch, const Combine& combine) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+    x = combine(x, __shfl_xor_sync(0xFFFFFFFFu, x, offset));
+  __syncthreads();
+  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  x = scratch[0];
+  for (int i = 1; i < kWarps; ++i) x = combine(x, scratch[i]);
+  return x;
+}
+__device__ inline Key block_max(Key x, Shared& s) {
+  return block_reduce(x, s.keys, [](Key a, Key b) { return a > b ? a : b; });
+}
+__device__ inline Mass block_total(Mass x, Shared& s) {
+  return block_reduce(x, s.sums, [](Mass a, Mass b) { return a + b; });
+}
+
+// The key of the candidate at which the running weight, from the largest key down, first exceeds
+// `target`; before: the weight of all above it. weight(token) is 0 for what is no candidate, and
+// key(token) its key. The total weight must exceed the target.
+template <typename KeyOf, typename WeightOf>
+__device__ Key find_rank(int count, Mass target, const KeyOf& key, const WeightOf& weight,
+                         Shared& s, Mass& before) {
+  Key prefix = 0;
+  before = 0;
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    __syncthreads();
+    if (threadIdx.x < 256) s.bins[threadIdx.x] = 0;
+    __syncthreads();
+    for (int token = threadIdx.x; token < count; token += kThreads) {
+      const Mass w = weight(token);
+      if (w == 0) continue;
+      const Key k = key(token);
+      if (shift < 56 && k >> (shift + 8) != prefix >> (shift + 8)) continue;
+      atomicAdd(&s.bins[k >> shift & 255u], w);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      int bin = 255;
+      while (bin > 0 && before + s.bins[bin] <= target) before += s.bins[bin--];
+      s.found = static_cast<Key>(bin);
+      s.before = before;
+    }
+    __syncthreads();
+    prefix |= s.found << shift;
+    before = s.before;
+  }
+  return prefix;
+}
+
+__device__ inline uint64_t mix64(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+// base/rng.h's random_uniform.
+__device__ inline float uniform(uint64_t seed, uint64_t index) {
+  return static_cast<float>(mix64(mix64(seed) ^ (index * 0xD1342543DE82EF95u)) >> 40) *
+         5.9604644775390625e-08f;
+}
+
+// The twenty largest logits, in order, by taking the largest below the last one each time a thread
+// has given its own best away.
+__device__ void write_top(const SampleRows& a, int row, const float* logits, double log_total,
+                          Shared& s) {
+  Key last = ~Key{0}, mine = 0;
+  bool stale = true;
+  for (int rank = 0; rank < a.parameters[row].top_logprobs; ++rank) {
+    if (stale) {
+      mine = 0;
+      for (int token = threadIdx.x; token < a.vocab; token += kThreads) {
+        const Key k = key_of(logits[token], token);
+        if (k < last && k > mine) mine = k;
+      }
+    }
+    const Key best = block_max(mine, s);
+    stale = best == mine;
+    last = best;
+    if (threadIdx.x != 0) continue;
+    const int64_t at = static_cast<int64_t>(row) * kTopLogprobs + rank;
+    const bool there = best != 0;
+    a.top_token[at] = there ? token_of(best) : -1;
+    a.top_logprob[at] =
+        there ? static_cast<float>(static_cast<double>(logits[token_of(best)]) - log_total)
+              : -INFINITY;
+  }
+}
+
+__device__ inline float edited_logit(float logit, const LogitEdit& edit, const SamplingRow& p) {
+  logit += edit.bias;
+  if (edit.seen) logit = logit > 0 ? logit / p.repetition_penalty : logit * p.repetition_penalty;
+  if (edit.output_count > 0)
+    logit -= p.presence_penalty + p.frequency_penalty * static_cast<float>(edit.output_count);
+  return logit;
+}
+
+// Tokens in the order of their ids, weights from the first on: the one at which they pass target.
+template <typename WeightOf>
+__device__ int find_in_order(int count, Mass target, const WeightOf& weight, Shared& s) {
+  int begin = 0, end = count;
+  while (end - begin > 1) {  // the stretch that holds it, cut into a piece a thread each time
+    const int piece = (end - begin + kThreads - 1) / kThreads;
+    const int from = min(begin + static_cast<int>(threadIdx.x) * piece, end);
+    const int to = min(from + piece, end);
+    Mass mine = 0;
+    for (int token = from; token < to; ++token) mine += weight(token);
+    Mass sum = mine;  // inclusive over the warp
+#pragma unroll
+    for (int offset = 1; offset < kWarp; offset *= 2) {
+      const Mass other = __shfl_up_sync(0xFFFFFFFFu, sum, offset);
+      if (threadIdx.x % kWarp >= static_cast<unsigned>(offset)) sum += other;
+    }
+    __syncthreads();
+    if (threadIdx.x % kWarp == kWarp - 1) s.sums[threadIdx.x / kWarp] = sum;
+    __syncthreads();
+    for (int i = 0; i < static_cast<int>(threadIdx.x) / kWarp; ++i) sum += s.sums[i];
+    if (sum > target && sum - mine <= target) {  // one thread
+      s.found = static_cast<Key>(from) << 32 | static_cast<uint32_t>(to);
+      s.before = sum - mine;
+    }
+    __syncthreads();
+    begin = static_cast<int>(s.found >> 32);
+    end = static_cast<int>(s.found & 0xFFFFFFFFu);
+    target -= s.before;
+    __syncthreads();
+  }
+  return begin;
+}
+
+__global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant__ SampleRows a) {
+  __shared__ Shared s;
+  start_next();
+  wait_for_inputs();
+  const int row = blockIdx.x;
+  const float* const logits = a.logits + row * a.stride;
+  const SamplingRow p = a.parameters[row];
+
+  Key largest = 0;
+  bool finite = true;
+  for (int token = threadIdx.x; token < a.vocab; token += kThreads) {
+    finite = finite && isfinite(logits[token]);
+    const Key k = key_of(logits[token], token);
+    largest = k > largest ? k : largest;
+  }
+  const auto give_up = [&](bool blank) {
+    if (threadIdx.x == 0) {
+      a.token[row] = -1;
+      a.logprob[row] = NAN;
+    }
+    if (!blank) return;
+    for (int i = threadIdx.x; i < kTopLogprobs; i += kThreads) {
+      a.top_token[row * kTopLogprobs + i] = -1;
+      a.top_logprob[row * kTopLogprobs + i] = -INFINITY;
+    }
+  };
+  if (__syncthreads_or(finite ? 0 : 1) != 0) return give_up(true);
+  largest = block_max(largest, s);
+  const float peak = logits[token_of(largest)];
+  double sum = 0;
+  for (int token = threadIdx.x; token < a.vocab; token += kThreads)
+    sum += static_cast<double>(expf(logits[token] - peak));
+  const double log_total =
+      log(block_reduce(sum, s.doubles, [](double x, double y) { return x + y; })) +
+      static_cast<double>(peak);
+  write_top(a, row, logits, log_total, s);
+
+  const int limit = min(a.vocab_limit, a.vocab);
+  const float* values = logits;
+  const int edit_begin = a.edit_begin[row], edit_end = a.edit_begin[row + 1];
+  if (edit_begin < edit_end) {
+    float* const copy = a.edited + static_cast<int64_t>(row) * a.vocab;
+    for (int token = threadIdx.x; token < limit; token += kThreads) copy[token] = logits[token];
+    __syncthreads();
+    for (int i = edit_begin + static_cast<int>(threadIdx.x); i < edit_end; i += kThreads) {
+      const LogitEdit edit = a.edits[i];
+      if (edit.token >= 0 && edit.token < limit)
+        copy[edit.token] = edited_logit(logits[edit.token], edit, p);
+    }
+    __syncthreads();
+    values = copy;
+  }
+  const uint32_t* mask =
+      a.masks == nullptr ? nullptr : a.masks + static_cast<int64_t>(row) * ((a.vocab + 31) / 32);
+  const auto allowed = [&](int token) {
+    return values[token] != -INFINITY &&
+           (mask == nullptr || (mask[token / 32] >> (token % 32) & 1u) != 0);
+  };
+  const auto key = [&](int token) { return key_of(values[token], token); };
+
+  Key best = 0;
+  for (int token = threadIdx.x; token < limit; token += kThreads)
+    if (allowed(token)) best = key(token) > best ? key(token) : best;
+  best = block_max(best, s);
+  if (best == 0) return give_up(false);
+  const auto finish = [&](int token) {
+    if (threadIdx.x != 0) return;
+    a.token[row] = token;
+    a.logprob[row] = static_cast<float>(static_cast<double>(logits[token]) - log_total);
+  };
+  if (p.temperature <= 0) return finish(token_of(best));
+
+  const float top = values[token_of(best)];
+  const double inverse = 1.0 / static_cast<double>(p.temperature);
+  const auto probability = [&](int token) {
+    return exp((static_cast<double>(values[token]) - static_cast<double>(top)) * inverse);
+  };
+  Key lowest = 0;  // candidates have keys from here on
+  const auto candidate = [&](int token) {
+    return allowed(token) && key(token) >= lowest &&
+           (p.min_p <= 0 || probability(token) >= static_cast<double>(p.min_p));
+  };
+  Mass before = 0;
+  const auto one = [&](int token) -> Mass { return candidate(token) ? 1 : 0; };
+  if (p.top_k > 0) {
+    Mass count = 0;
+    for (int token = threadIdx.x; token < limit; token += kThreads) count += one(token);
+    if (block_total(count, s) > static_cast<Mass>(p.top_k))
+      lowest = find_rank(limit, static_cast<Mass>(p.top_k) - 1, key, one, s, before);
+  }
+  const auto mass = [&](int token) -> Mass {
+    return candidate(token) ? static_cast<Mass>(probability(token) * kMassUnit) : 0;
+  };
+  Mass total = 0;
+  for (int token = threadIdx.x; token < limit; token += kThreads) total += mass(token);
+  total = block_total(total, s);
+  const bool ranked = p.top_k > 0 || p.top_p < 1;
+  if (p.top_p < 1) {
+    // The smallest set of the largest whose mass reaches top_p.
+    const auto wanted =
+        static_cast<Mass>(static_cast<double>(total) * static_cast<double>(p.top_p));
+    lowest = find_rank(limit, wanted > 0 ? wanted - 1 : 0, key, mass, s, before);
+    total = before + mass(token_of(lowest));
+    __syncthreads();
+  }
+  const Mass target =
+      static_cast<Mass>(static_cast<double>(uniform(p.seed, p.index)) * static_cast<double>(total));
+  finish(ranked ? token_of(find_rank(limit, target, key, mass, s, before))
+                : find_in_order(limit, target, mass, s));
+}
+
+}  // namespace
+
+void sample_rows(cudaStream_t stream, const SampleRows& args) {
+  launch(stream, dim3(static_cast<unsigned>(args.rows)), dim3(kThreads), 0, sample_kernel, args);
+}
+
+}  // namespace pewter::cuda
