@@ -58,7 +58,9 @@ void code_row(const float* x, int64_t n, int8_t* out) {
       total = hn::Add(total, code);
       hn::StoreU(hn::DemoteTo(hn::Rebind<int8_t, D>(), code), hn::Rebind<int8_t, D>(), out + i);
     }
-    offsets[group] = -8 * hn::GetLane(hn::SumOfLanes(di, total));
+    // Without sign: codes of what is not finite may add up to anything, and their scale is NaN.
+    const auto all = static_cast<uint32_t>(hn::GetLane(hn::SumOfLanes(di, total)));
+    offsets[group] = static_cast<int32_t>(0u - 8 * all);
   }
 }
 
