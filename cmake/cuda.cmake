@@ -14,6 +14,8 @@ if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT DEFINED CMAKE_CUDA20_STANDAR
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+# constexpr functions of shared headers (base/rng.h, the layouts) are called by kernels as well.
+set(CMAKE_CUDA_FLAGS "--expt-relaxed-constexpr")
 set(CMAKE_CUDA_FLAGS_RELEASE "-O2 -DNDEBUG")
 if(CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})

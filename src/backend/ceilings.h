@@ -1,9 +1,11 @@
-// Ceilings: what the machine can do at best with as many threads as the backend uses, measured when
+// Ceilings: what the machine can do at best with as much of it as the backend uses, measured when
 // asked: benches divide by them in the same process, so that a share means the same on a slow or
 // busy machine.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace pewter {
 
@@ -20,11 +22,15 @@ struct ArithmeticCeiling {
 class Ceilings {
  public:
   virtual ~Ceilings() = default;
+  // Threads, or a GPU's multiprocessors; and in words.
   virtual int threads() const = 0;
+  virtual std::string processors() const = 0;
   // Memory it takes to measure with, many times the last-level cache.
   virtual int64_t buffer_bytes() const = 0;
+  // What moves memory at best here: "read", or "copy", whose bytes are those read and written.
+  virtual std::string_view bandwidth_kind() const = 0;
   // The best of a few passes over that memory; a fraction of a second. Bytes a second.
-  virtual double read_bandwidth() = 0;
+  virtual double bandwidth() = 0;
   virtual ArithmeticCeiling arithmetic(Arithmetic kind) = 0;
 };
 

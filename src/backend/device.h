@@ -24,6 +24,8 @@ class Device {
   virtual std::string_view name() const = 0;
   // What may still be allocated here, in bytes.
   virtual int64_t available_bytes() const = 0;
+  // Of its last-level cache; 0 when it does not say.
+  virtual int64_t cache_bytes() const = 0;
   // Zeroed memory. Error: kResourceExhausted, with the size.
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
   virtual void copy_to_device(std::byte* to, std::span<const std::byte> from) = 0;

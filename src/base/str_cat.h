@@ -25,6 +25,14 @@ void append_piece(std::string& out, Number number) {
   out.append(digits.data(), end);
 }
 
+// A number with a fixed count of digits behind the point; "0" when it is too long to print.
+inline std::string fixed(double value, int digits) {
+  std::array<char, 64> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
+                                 std::chars_format::fixed, digits);
+  return end.ec == std::errc() ? std::string(text.data(), end.ptr) : "0";
+}
+
 template <typename... Pieces>
 std::string str_cat(const Pieces&... pieces) {
   std::string out;

@@ -2,9 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
-
 #include "cli/terminal.h"
 
 namespace pewter {
@@ -14,15 +11,9 @@ constexpr std::string_view kDim = "\x1b[2m", kNormal = "\x1b[0m", kClearLine = "
 // A prompt of one chunk is read before anyone wonders.
 constexpr int64_t kLongPrompt = 1024;
 
-std::string one_decimal(double number) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.1f", number);
-  return text.data();
-}
-
 std::string counted(int64_t tokens, std::string_view what, double per_second) {
   std::string text = str_cat(tokens, " ", what, tokens == 1 ? " token" : " tokens");
-  if (per_second > 0) text += str_cat(" (", one_decimal(per_second), " tok/s)");
+  if (per_second > 0) text += str_cat(" (", fixed(per_second, 1), " tok/s)");
   return text;
 }
 

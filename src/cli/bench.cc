@@ -13,13 +13,6 @@ namespace {
 constexpr int64_t kDecodeTokens = 64, kPromptTokens = 512;
 constexpr int64_t kMostTokens = int64_t{1} << 20, kMostSequences = 1024, kMostRepeats = 1000;
 
-Status in_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
-                int64_t most) {
-  if (!value || (*value >= least && *value <= most)) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               str_cat(flag, ": ", *value, " is outside [", least, ", ", most, "]")};
-}
-
 // One line on a terminal that is written over and over.
 class ProgressLine {
  public:
@@ -79,12 +72,12 @@ class BenchCommand final : public Command {
     if (what_ == "prefill" && (rows_.value_or(1) != 1 || sequences_.value_or(1) != 1))
       return invalid("--rows and --sequences belong to decode");
     TRY(backend_.check());
-    TRY(in_range("--tokens", tokens_, 1, kMostTokens));
-    TRY(in_range("--depth", depth_, 0, kMostTokens));
-    TRY(in_range("--rows", rows_, 1, kMaxDecodeRows));
-    TRY(in_range("--sequences", sequences_, 1, kMostSequences));
-    TRY(in_range("--repeat", repeats_, 1, kMostRepeats));
-    return in_range("--unique-layers", unique_layers_, 1, kMostTokens);
+    TRY(check_range("--tokens", tokens_, 1, kMostTokens));
+    TRY(check_range("--depth", depth_, 0, kMostTokens));
+    TRY(check_range("--rows", rows_, 1, kMaxDecodeRows));
+    TRY(check_range("--sequences", sequences_, 1, kMostSequences));
+    TRY(check_range("--repeat", repeats_, 1, kMostRepeats));
+    return check_range("--unique-layers", unique_layers_, 1, kMostTokens);
   }
 
   Result<int> run() override {

@@ -77,7 +77,7 @@ Status check_unique_layers(const BenchOptions& options, const Device& device,
     return invalid(str_cat("--unique-layers: the first ", options.unique_layers,
                            " layers have no full attention layer to repeat"));
   const int64_t bytes = random_weight_bytes(device, config, format, options.unique_layers).layers;
-  const int64_t least = kCacheMultiple * last_level_cache_bytes();
+  const int64_t least = kCacheMultiple * device.cache_bytes();
   if (bytes >= least) return {};
   const int64_t one = std::max<int64_t>(1, bytes / options.unique_layers);
   return invalid(str_cat("--unique-layers: ", options.unique_layers, " layers hold ",

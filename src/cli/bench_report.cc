@@ -1,8 +1,6 @@
 #include "cli/bench_report.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "base/memory_info.h"
 #include "cli/table.h"
@@ -12,11 +10,6 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-std::string fixed(double value, int digits) {
-  std::array<char, 48> text;
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  return text.data();
-}
 // Four significant digits, about.
 std::string rate(double value) { return fixed(value, value < 10 ? 3 : value < 100 ? 2 : 1); }
 
@@ -62,8 +55,7 @@ std::string work_text(const BenchResult& r) {
   if (decodes(r) && (o.rows > 1 || o.sequences > 1))
     text += str_cat(" of ", o.sequences, o.sequences == 1 ? " sequence x " : " sequences x ",
                     o.rows, o.rows == 1 ? " row" : " rows");
-  return text +
-         str_cat(" at depth ", o.depth, ", ", r.threads, r.threads == 1 ? " thread" : " threads");
+  return text + str_cat(" at depth ", o.depth, ", ", r.processors);
 }
 
 }  // namespace
@@ -79,7 +71,8 @@ std::string bench_text(const BenchResult& r) {
                                            r.config.experts, " experts a layer and step")
                                  : "a token"});
     table.row({"reached", rate(reached(r) / kGiga) + " GB/s", ""});
-    table.row({"ceiling", rate(ceiling(r) / kGiga) + " GB/s", "read bandwidth, same threads"});
+    table.row({"ceiling", rate(ceiling(r) / kGiga) + " GB/s",
+               str_cat(r.bandwidth_kind, " bandwidth of the same")});
   } else {
     table.row({"needed", rate(r.flops_per_token / kGiga) + " GFLOP", "a token"});
     table.row({"reached", rate(reached(r) / kGiga) + " GFLOP/s", ""});
@@ -112,6 +105,7 @@ Json bench_json(const BenchResult& r) {
   set("formats", std::move(formats));
   set("device", r.device);
   set("threads", r.threads);
+  set("processors", r.processors);
   set("tokens", o.tokens);
   set("depth", o.depth);
   set("tokens_per_second", r.best());

@@ -219,13 +219,15 @@ Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hoo
                      .config = made.model.config,
                      .footprint = made.footprint,
                      .device = made.backend.name,
-                     .threads = ceilings->threads()};
+                     .threads = ceilings->threads(),
+                     .processors = ceilings->processors(),
+                     .bandwidth_kind = ceilings->bandwidth_kind()};
   const Arithmetic arithmetic =
       is_quantised_int4(made.footprint) ? Arithmetic::kInt8Dot : Arithmetic::kBF16Dot;
   const auto measure_ceiling = [&] {
     if (decodes) {
       result.ceiling_bytes_per_second =
-          std::max(result.ceiling_bytes_per_second, ceilings->read_bandwidth());
+          std::max(result.ceiling_bytes_per_second, ceilings->bandwidth());
       return;
     }
     const ArithmeticCeiling ceiling = ceilings->arithmetic(arithmetic);

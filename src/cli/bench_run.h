@@ -31,7 +31,9 @@ struct BenchResult {
   ModelConfig config;
   Footprint footprint;
   std::string device;
-  int threads = 0;
+  int threads = 0;  // or multiprocessors
+  std::string processors;
+  std::string_view bandwidth_kind;
   std::vector<double> tokens_per_second;  // of each repeat
   double distinct_experts = 0;            // mean of a layer and step
   // What one token needs: bytes when decoding, operations in a prompt.

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "base/memory_info.h"
 #include "cli/terminal.h"
@@ -44,12 +42,10 @@ void LoadProgress::update(int64_t done_bytes, int64_t total_bytes) {
 void LoadProgress::finish(const LoadReport& report) {
   clear();
   if (quiet_) return;
-  std::array<char, 32> seconds;
-  std::snprintf(seconds.data(), seconds.size(), "%.2f", report.seconds);
   write_text(
       STDERR_FILENO,
       str_cat("Loaded ", name_, ": ", format_bytes(static_cast<double>(report.file_bytes)), " in ",
-              seconds.data(), " s, ", format_bytes(report.bytes_per_second()), "/s\n"));
+              fixed(report.seconds, 2), " s, ", format_bytes(report.bytes_per_second()), "/s\n"));
 }
 
 }  // namespace pewter

@@ -66,7 +66,8 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const LoadedMo
     return ModelRunner::plan(loaded.model, *loaded.backend.device, *loaded.backend.ops, sized);
   };
   const auto bytes = [&](int64_t tokens) {
-    return plan(tokens).kv_bytes + plan(tokens).state_bytes;
+    const ModelRunner::MemoryPlan sized = plan(tokens);
+    return sized.kv_bytes + sized.state_bytes;
   };
   // States come before caches: a sequence without one cannot run at all.
   while (runner.max_sequences > 1 && plan(kPageTokens).state_bytes > available / 2)

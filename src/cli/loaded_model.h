@@ -24,10 +24,10 @@ inline constexpr int64_t kDefaultContext = 32768;
 struct ModelOptions {
   std::string model;
   BackendOptions backend;
-  int64_t max_model_len = 0;   // tokens of prompt and output; 0: chosen by choose_context
-  RunnerOptions runner;        // cache_tokens is set by load; max_sequences may be lowered
-  int64_t cache_bytes = 0;     // KV cache, all sequences together; 0: chosen by choose_cache
-  int64_t max_waiting = 256;   // as EngineOptions has it
+  int64_t max_model_len = 0;  // tokens of prompt and output; 0: chosen by choose_context
+  RunnerOptions runner;       // cache_tokens is set by load; max_sequences may be lowered
+  int64_t cache_bytes = 0;    // KV cache, all sequences together; 0: chosen by choose_cache
+  int64_t max_waiting = EngineOptions().max_waiting;
   std::string chat_template;   // a file to use in place of the model's own; "": none
   MtpUse mtp = MtpUse::kSkip;  // nothing drafts with it yet
 };

@@ -77,9 +77,7 @@ void RunCommand::declare(Flags& flags) {
 Status RunCommand::check() {
   TRY(model_flags_.check());
   TRY(sampling_.check());
-  if (logprobs_ && (*logprobs_ < 0 || *logprobs_ > kTopLogprobs))
-    return Error{ErrorCode::kInvalidArgument,
-                 str_cat("--logprobs: ", *logprobs_, " is outside [0, ", kTopLogprobs, "]")};
+  TRY(check_range("--logprobs", logprobs_, 0, kTopLogprobs));
   if (logprobs_ && !json_) return Error{ErrorCode::kInvalidArgument, "--logprobs needs --json"};
   if (json_ && is_chat())
     return Error{ErrorCode::kInvalidArgument,

@@ -15,7 +15,6 @@
 #include "cli/commands.h"
 #include "cli/load_progress.h"
 #include "cli/serve_flags.h"
-#include "server/openai/json_pieces.h"
 
 namespace pewter {
 namespace {
@@ -55,8 +54,8 @@ void log_request(const ServedRequest& served) {
   if (probe && served.status == 200) return;
   LOG_INFO(served.request.peer, " ", server::safe_quote(served.request.method + " " + path), " ",
            served.status == 0 ? "-" : str_cat(served.status), served.aborted ? " aborted" : "",
-           ", ", server::fixed(served.seconds, 3), " s", served.note.empty() ? "" : ", ",
-           served.note, ", ", served.request.id);
+           ", ", fixed(served.seconds, 3), " s", served.note.empty() ? "" : ", ", served.note, ", ",
+           served.request.id);
 }
 
 // Tokens per second of the last while, as long as there is something to say.
@@ -67,7 +66,7 @@ class ThroughputReport {
     const double seconds = watch_.seconds();
     watch_.restart();
     const auto rate = [&](int64_t to, int64_t from) {
-      return server::fixed(static_cast<double>(to - from) / seconds, 1);
+      return fixed(static_cast<double>(to - from) / seconds, 1);
     };
     const bool busy =
         now.running > 0 || now.waiting > 0 || now.completion_tokens != last_.completion_tokens;
@@ -79,7 +78,7 @@ class ThroughputReport {
                " tokens/s, Avg generation throughput: ",
                rate(now.completion_tokens, last_.completion_tokens),
                " tokens/s, Running: ", now.running, " reqs, Waiting: ", now.waiting,
-               " reqs, KV cache usage: ", server::fixed(used, 1), "%");
+               " reqs, KV cache usage: ", fixed(used, 1), "%");
     last_ = now;
   }
 
@@ -119,10 +118,8 @@ void ServeCommand::announce(const LoadedModel& loaded, const HttpServer& http) c
   const int64_t context = loaded.engine->max_context();
   LOG_INFO("KV cache size: ", status.cache_tokens, " tokens, shared by at most ",
            loaded.engine->runner().options().max_sequences, " requests at once");
-  LOG_INFO(
-      "Maximum concurrency for ", context, " tokens per request: ",
-      server::fixed(static_cast<double>(status.cache_tokens) / static_cast<double>(context), 2),
-      "x");
+  LOG_INFO("Maximum concurrency for ", context, " tokens per request: ",
+           fixed(static_cast<double>(status.cache_tokens) / static_cast<double>(context), 2), "x");
   LOG_INFO("Application startup complete: ", http.address());
 }
 

@@ -6,17 +6,12 @@
 #include <ctime>
 #include <filesystem>
 
+#include "server/openai/generation_fields.h"
+
 namespace pewter {
 namespace {
 
 using server::Fields;
-
-Status check_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
-                   int64_t most) {
-  if (!value || (*value >= least && *value <= most)) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               str_cat(flag, ": ", *value, " is outside [", least, ", ", most, "]")};
-}
 
 // 4294967296, 4g, 512m.
 std::optional<int64_t> parse_bytes(const std::string& text) {
@@ -55,19 +50,8 @@ Result<SamplingParams> apply_override(const Json& json, SamplingParams params) {
   if (json.is_null()) return params;
   const std::string name = "--override-generation-config";
   TRY_ASSIGN(Fields fields, Fields::of(json, ""));
-  const auto read = [&]() -> Status {
-    TRY(fields.read("temperature", params.temperature));
-    TRY(fields.read("top_p", params.top_p));
-    TRY(fields.read("min_p", params.min_p));
-    TRY(fields.read("repetition_penalty", params.repetition_penalty));
-    TRY(fields.read("presence_penalty", params.presence_penalty));
-    TRY(fields.read("frequency_penalty", params.frequency_penalty));
-    int64_t top_k = params.top_k;
-    TRY(fields.read("top_k", top_k, {.least = -1, .most = INT32_MAX}));
-    params.top_k = static_cast<int32_t>(top_k);
-    return params.validate(INT64_MAX);
-  };
-  if (const Status status = read(); !status) return status.error().within(name);
+  if (const Status status = server::read_sampling_defaults(fields, params); !status)
+    return status.error().within(name);
   for (const std::string& key : fields.unread())
     return Error{ErrorCode::kInvalidArgument, str_cat(name, ": unknown field \"", key, "\"")};
   return params;

@@ -9,6 +9,13 @@ constexpr int64_t kMostThreads = 1024;
 
 }  // namespace
 
+Status check_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
+                   int64_t most) {
+  if (!value || (*value >= least && *value <= most)) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               str_cat(flag, ": ", *value, " is outside [", least, ", ", most, "]")};
+}
+
 void ModelFlags::declare_model(Flags& flags) {
   flags.positional("MODEL", model,
                    "Model directory, a .safetensors file in it, or a hub cache folder");
@@ -22,12 +29,7 @@ void ModelFlags::declare_backend(Flags& flags) {
                     "Prompt and answer together (default: up to 32k, as memory allows)");
 }
 
-Status ModelFlags::check() const {
-  if (threads && (*threads < 1 || *threads > kMostThreads))
-    return Error{ErrorCode::kInvalidArgument,
-                 str_cat("--threads: ", *threads, " is outside [1, ", kMostThreads, "]")};
-  return {};
-}
+Status ModelFlags::check() const { return check_range("--threads", threads, 1, kMostThreads); }
 
 ModelOptions ModelFlags::model_options() const {
   return {.model = model,
@@ -51,9 +53,7 @@ void SamplingFlags::declare(Flags& flags) {
 }
 
 Status SamplingFlags::check() const {
-  if (top_k && (*top_k < -1 || *top_k > INT32_MAX))
-    return Error{ErrorCode::kInvalidArgument,
-                 str_cat("top_k: ", *top_k, " is outside [-1, ", INT32_MAX, "]")};
+  TRY(check_range("top_k", top_k, -1, INT32_MAX));
   return apply({}).validate(INT64_MAX);
 }
 

@@ -9,6 +9,10 @@
 
 namespace pewter {
 
+// Error: "--port: 70000 is outside [0, 65535]", when the flag is there and its value is not.
+Status check_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
+                   int64_t most);
+
 struct ModelFlags {
   std::string model, device = "auto";
   std::optional<int64_t> threads, max_model_len;

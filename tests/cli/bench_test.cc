@@ -49,6 +49,7 @@ TEST(Bench, DecodesACheckpoint) {
   const Json json = bench_json({"decode", demo_model(), "--tokens", "4", "--threads", "1"});
   EXPECT_EQ(json.find("bench")->as_string(), "decode");
   EXPECT_EQ(json.find("threads")->as_integer(), 1);
+  EXPECT_EQ(json.find("processors")->as_string(), "1 thread");
   expect_shares_agree(json, "gb_per_second", "ceiling_gb_per_second");
   const double bytes = number(json, "bytes_per_token");
   EXPECT_NEAR(number(json, "gb_per_second"), bytes * number(json, "tokens_per_second") / 1e9, 1e-6);

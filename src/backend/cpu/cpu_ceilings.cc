@@ -28,7 +28,7 @@ CpuCeilings::CpuCeilings(int threads)
       buffer_bytes_(std::max(512 * kMiB, 4 * last_level_cache_bytes()) / kPieceBytes *
                     kPieceBytes) {}
 
-double CpuCeilings::read_bandwidth() {
+double CpuCeilings::bandwidth() {
   const int64_t pieces = buffer_bytes_ / kPieceBytes;
   if (buffer_.data() == nullptr) {
     constexpr int64_t kHugePage = 2 * kMiB;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backend/ceilings.h"
+#include "base/str_cat.h"
 #include "base/thread_pool.h"
 #include "tensor/buffer.h"
 
@@ -14,8 +15,12 @@ class CpuCeilings final : public Ceilings {
   explicit CpuCeilings(int threads);  // 0: all this process may use
 
   int threads() const override { return pool_.threads(); }
+  std::string processors() const override {
+    return str_cat(pool_.threads(), pool_.threads() == 1 ? " thread" : " threads");
+  }
   int64_t buffer_bytes() const override { return buffer_bytes_; }
-  double read_bandwidth() override;
+  std::string_view bandwidth_kind() const override { return "read"; }
+  double bandwidth() override;
   ArithmeticCeiling arithmetic(Arithmetic kind) override;
 
  private:

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "backend/device.h"
+#include "base/memory_info.h"
 
 namespace pewter {
 
@@ -15,6 +16,7 @@ class CpuDevice final : public Device {
 
   std::string_view name() const override { return "cpu"; }
   int64_t available_bytes() const override;
+  int64_t cache_bytes() const override { return last_level_cache_bytes(); }
   Result<Buffer> allocate(int64_t bytes) override;
   void copy_to_device(std::byte* to, std::span<const std::byte> from) override;
   void copy_to_host(std::span<std::byte> to, const std::byte* from) override;

@@ -7,9 +7,8 @@
 // int4 kernel unpacks a load of 64 bytes into two products with three operations, shared by the
 // tile's rows; a group of 128 inputs is summed in exact integers, then scaled into an f32 sum.
 // Precision: bf16 products are exact, their pairs are added with one rounding, to nearest.
-// Limits: memory for one row, dot products from about 8 rows on. Measured, 512 rows × 1,024 inputs
-// on two cores of an Emerald Rapids: int4 982 of 1,231 GOP/s (80 %), bf16 150 of 170 GFLOP/s (88
-// %).
+// Limits: memory for one row, dot products from about 8 rows on (`pewter bench prefill` divides by
+// the peak of the same instruction).
 
 #include "backend/cpu/panel_rows.h"
 

@@ -39,7 +39,11 @@ Result<std::unique_ptr<Ceilings>> CudaCeilings::make(std::shared_ptr<CudaDevice>
   return std::unique_ptr<Ceilings>(std::move(ceilings));
 }
 
-double CudaCeilings::read_bandwidth() {
+std::string CudaCeilings::processors() const {
+  return str_cat(device_->multiprocessors(), " multiprocessors of ", device_->description());
+}
+
+double CudaCeilings::bandwidth() {
   const auto half = static_cast<size_t>(kBufferBytes / 2);
   const double seconds = best_seconds(device_->stream(), [&] {
     CUDA_CHECK(cudaMemcpyAsync(buffer_.data() + half, buffer_.data(), half,

@@ -14,7 +14,9 @@ class CudaCeilings final : public Ceilings {
 
   int threads() const override { return device_->multiprocessors(); }
   int64_t buffer_bytes() const override { return kBufferBytes; }
-  double read_bandwidth() override;
+  std::string processors() const override;
+  std::string_view bandwidth_kind() const override { return "copy"; }
+  double bandwidth() override;
   ArithmeticCeiling arithmetic(Arithmetic kind) override;
 
  private:

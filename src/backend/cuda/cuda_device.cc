@@ -25,6 +25,7 @@ Result<std::shared_ptr<CudaDevice>> CudaDevice::make() {
                                                   " is older than 8.0, the first that works")};
   device->multiprocessors_ = properties.multiProcessorCount;
   device->shared_bytes_ = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
+  device->cache_bytes_ = properties.l2CacheSize;
   CUDA_CHECK(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking));
   return device;
 }

@@ -19,6 +19,7 @@ class CudaDevice final : public Device {
 
   std::string_view name() const override { return "cuda"; }
   int64_t available_bytes() const override;
+  int64_t cache_bytes() const override { return cache_bytes_; }
   Result<Buffer> allocate(int64_t bytes) override;
   void copy_to_device(std::byte* to, std::span<const std::byte> from) override;
   void copy_to_host(std::span<std::byte> to, const std::byte* from) override;
@@ -44,7 +45,7 @@ class CudaDevice final : public Device {
   CudaDevice() = default;
   cudaStream_t stream_ = nullptr;
   int multiprocessors_ = 0;
-  int64_t shared_bytes_ = 0;
+  int64_t shared_bytes_ = 0, cache_bytes_ = 0;
   std::map<std::pair<const void*, uint64_t>, cudaGraphExec_t> steps_;  // null: seen once
   std::mutex staging_mutex_;
   Buffer staging_;  // canonical rows on their way into the tiled layout

@@ -84,10 +84,9 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.mixed_gates, (rows + 16 * l.sequences) * 2 * l.value_heads);
   arena.take(scratch_.edited_logits, logits_rows * l.widest_output);
   const cuda::AttentionShape shape = shape_of(l.query_heads, l.kv_heads, l.head_dim);
-  partial_floats_ = cuda::can_split(shape) ? cuda::split_partial_floats(shape, l.cache_positions,
-                                                                        l.sequences, l.decode_rows)
-                                           : 0;
-  arena.take(scratch_.attention_partials, partial_floats_);
+  if (cuda::can_split(shape))
+    arena.take(scratch_.attention_partials,
+               cuda::split_partial_floats(shape, l.cache_positions, l.sequences, l.decode_rows));
 }
 
 Status CudaOps::reserve(const OpsLimits& limits) {
@@ -243,7 +242,6 @@ void CudaOps::attention(const AttentionArgs& args) {
                                 .out = bf16(args.out),
                                 .out_stride = args.out.stride(0),
                                 .partials = scratch_.attention_partials,
-                                .partial_floats = partial_floats_,
                                 .most_rows = to_int(std::min<int64_t>(
                                     kMaxDecodeRows, args.batch.rows - args.batch.sequences + 1))};
   if (args.batch.phase == Phase::kDecode && cuda::can_split(attend.shape))

@@ -76,7 +76,6 @@ class CudaOps final : public Ops {
   OpsLimits limits_;
   Buffer memory_;
   Scratch scratch_;
-  int64_t partial_floats_ = 0;
 };
 
 }  // namespace pewter

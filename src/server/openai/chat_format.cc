@@ -1,9 +1,6 @@
 #include "server/openai/chat_format.h"
 
-#include <ctime>
-
 #include "server/openai/json_pieces.h"
-#include "server/sse.h"
 
 namespace pewter::server {
 namespace {
@@ -12,8 +9,9 @@ class ChatFormat final : public ResponseFormat {
  public:
   explicit ChatFormat(ChatFormatOptions options)
       : options_(std::move(options)),
-        head_(head("chat.completion.chunk")),
-        whole_head_(head("chat.completion")) {}
+        id_(response_id("chatcmpl-")),
+        head_(response_head(id_, "chat.completion.chunk", *options_.model)),
+        whole_head_(response_head(id_, "chat.completion", *options_.model)) {}
 
   Wants wants() const override {
     return {.records = options_.logprobs, .token_ids = options_.return_token_ids};
@@ -28,52 +26,25 @@ class ChatFormat final : public ResponseFormat {
                     const std::string& tail) override;
 
  private:
-  std::string head(std::string_view object) const;
   void append_reasoning(std::string& out, const std::string& text) const;
   void append_delta(std::string& out, const OutputDelta& delta, bool in_reasoning) const;
   void append_one_logprob(std::string& out, int32_t id, float logprob) const;
   void append_logprobs(std::string& out, const std::vector<TokenRecord>& records) const;
   void append_message(std::string& out, const Choice& choice) const;
-  void append_end(std::string& out, const Choice& choice) const;
   void append_prompt_ids(std::string& out) const {
     if (!options_.return_token_ids) return;
     out += ",\"prompt_token_ids\":";
     append_ids(out, options_.prompt_ids);
   }
-  // Opens a chunk with one choice up to its delta's value, and closes it.
+  // Opens a chunk with one choice up to its delta's value.
   std::string open(const Choice& choice) const {
     return str_cat(head_, "[{\"index\":", choice.index, ",\"delta\":");
   }
-  static void close(std::string& event, const Usage* usage, const std::string& tail,
-                    std::string& out);
 
   const ChatFormatOptions options_;
-  const std::string id_ = response_id("chatcmpl-");
-  const std::string head_, whole_head_;  // up to the value of "choices"
+  const std::string id_, head_, whole_head_;  // up to the value of "choices"
   bool prompt_told_ = false;
 };
-
-std::string ChatFormat::head(std::string_view object) const {
-  std::string text =
-      str_cat("{\"id\":\"", id_, "\",\"object\":\"", object,
-              "\",\"created\":", static_cast<int64_t>(std::time(nullptr)), ",\"model\":");
-  append_json_string(text, options_.model->name());
-  text += ",\"system_fingerprint\":";
-  append_json_string(text, options_.model->fingerprint);
-  text += ",\"choices\":";
-  return text;
-}
-
-void ChatFormat::close(std::string& event, const Usage* usage, const std::string& tail,
-                       std::string& out) {
-  if (usage != nullptr) {
-    event += ",\"usage\":";
-    append_usage(event, *usage);
-  }
-  event += tail;
-  event += '}';
-  append_sse_event(out, event);
-}
 
 // Both names by default: clients of each kind find theirs.
 void ChatFormat::append_reasoning(std::string& out, const std::string& text) const {
@@ -148,7 +119,7 @@ void ChatFormat::begin(const Choice& choice, const Usage* usage, std::string& ou
   event += "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]";
   if (!prompt_told_) append_prompt_ids(event);
   prompt_told_ = true;
-  close(event, usage, "", out);
+  close_event(event, usage, "", out);
 }
 
 void ChatFormat::token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
@@ -163,24 +134,7 @@ void ChatFormat::token(const Choice& choice, const TokenRecord& record, const Ou
   event += ",\"finish_reason\":null";
   if (options_.return_token_ids) event += str_cat(",\"token_ids\":[", record.token.token, "]");
   event += "}]";
-  close(event, usage, "", out);
-}
-
-void ChatFormat::append_end(std::string& out, const Choice& choice) const {
-  out += ",\"finish_reason\":\"";
-  out += choice.finish_reason;
-  out += "\",\"stop_reason\":";
-  if (choice.stop_text)
-    append_json_string(out, *choice.stop_text);
-  else if (choice.stop_id)
-    append_piece(out, *choice.stop_id);
-  else
-    out += "null";
-  if (options_.return_token_ids) {
-    out += ",\"token_ids\":";
-    append_ids(out, choice.token_ids);
-  }
-  out += '}';
+  close_event(event, usage, "", out);
 }
 
 void ChatFormat::end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
@@ -194,18 +148,18 @@ void ChatFormat::end(const Choice& choice, const OutputDelta& delta, const Usage
     event += ",\"logprobs\":";
     append_logprobs(event, choice.records);
     event += ",\"finish_reason\":null}]";
-    close(event, usage, "", out);
+    close_event(event, usage, "", out);
     event = open(choice);
   }
   event += "{},\"logprobs\":null";
-  append_end(event, choice);
+  append_choice_end(event, choice, options_.return_token_ids);
   event += ']';
-  close(event, usage, tail, out);
+  close_event(event, usage, tail, out);
 }
 
 void ChatFormat::usage(const Usage& usage, const std::string& tail, std::string& out) {
   std::string event = head_ + "[]";
-  close(event, &usage, tail, out);
+  close_event(event, &usage, tail, out);
 }
 
 void ChatFormat::append_message(std::string& out, const Choice& choice) const {
@@ -230,7 +184,7 @@ std::string ChatFormat::whole(const std::deque<Choice>& choices, const Usage& us
     append_message(body, choice);
     body += ",\"logprobs\":";
     append_logprobs(body, choice.records);
-    append_end(body, choice);
+    append_choice_end(body, choice, options_.return_token_ids);
   }
   body += "],\"usage\":";
   append_usage(body, usage);

@@ -1,12 +1,10 @@
 #include "server/openai/completion_format.h"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 
 #include "base/utf8.h"
 #include "server/openai/json_pieces.h"
-#include "server/sse.h"
 
 namespace pewter::server {
 namespace {
@@ -17,15 +15,9 @@ int64_t code_points(std::string_view text) {
 
 class CompletionFormat final : public ResponseFormat {
  public:
-  explicit CompletionFormat(CompletionFormatOptions options) : options_(std::move(options)) {
-    head_ = str_cat("{\"id\":\"", response_id("cmpl-"),
-                    "\",\"object\":\"text_completion\",\"created\":",
-                    static_cast<int64_t>(std::time(nullptr)), ",\"model\":");
-    append_json_string(head_, options_.model->name());
-    head_ += ",\"system_fingerprint\":";
-    append_json_string(head_, options_.model->fingerprint);
-    head_ += ",\"choices\":";
-  }
+  explicit CompletionFormat(CompletionFormatOptions options)
+      : options_(std::move(options)),
+        head_(response_head(response_id("cmpl-"), "text_completion", *options_.model)) {}
 
   Wants wants() const override {
     return {.records = options_.logprobs >= 0, .token_ids = options_.return_token_ids};
@@ -35,7 +27,7 @@ class CompletionFormat final : public ResponseFormat {
     if (!options_.echo) return;
     std::string event = open(choice, options_.prompt_texts[choice.prompt_index]);
     event += ",\"logprobs\":null,\"finish_reason\":null}]";
-    close(event, usage, "", out);
+    close_event(event, usage, "", out);
   }
   void token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
              const Usage* usage, std::string& out) override {
@@ -48,20 +40,20 @@ class CompletionFormat final : public ResponseFormat {
       append_prompt_ids(event, choice);
     }
     event += "}]";
-    close(event, usage, "", out);
+    close_event(event, usage, "", out);
   }
   void end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
            const std::string& tail, std::string& out) override {
     std::string event = open(choice, delta.answer);
     event += ",\"logprobs\":";
     append_logprobs(event, choice.records, offsets_[choice.index]);
-    append_end(event, choice);
+    append_choice_end(event, choice, options_.return_token_ids);
     event += ']';
-    close(event, usage, tail, out);
+    close_event(event, usage, tail, out);
   }
   void usage(const Usage& usage, const std::string& tail, std::string& out) override {
     std::string event = head_ + "[]";
-    close(event, &usage, tail, out);
+    close_event(event, &usage, tail, out);
   }
   std::string whole(const std::deque<Choice>& choices, const Usage& usage,
                     const std::string& tail) override;
@@ -72,17 +64,6 @@ class CompletionFormat final : public ResponseFormat {
     append_json_string(event, text);
     return event;
   }
-  static void close(std::string& event, const Usage* usage, const std::string& tail,
-                    std::string& out) {
-    if (usage != nullptr) {
-      event += ",\"usage\":";
-      append_usage(event, *usage);
-    }
-    event += tail;
-    event += '}';
-    append_sse_event(out, event);
-  }
-  void append_end(std::string& out, const Choice& choice) const;
   // The prompt's ids stand in the first event of a choice, and in whole answers.
   void append_prompt_ids(std::string& out, const Choice& choice) {
     if (std::exchange(prompt_told_[choice.index], true)) return;
@@ -96,7 +77,7 @@ class CompletionFormat final : public ResponseFormat {
                        int64_t& offset) const;
 
   const CompletionFormatOptions options_;
-  std::string head_;                    // up to the value of "choices"
+  const std::string head_;              // up to the value of "choices"
   std::map<int64_t, int64_t> offsets_;  // of each choice's next token in its text
   std::map<int64_t, bool> prompt_told_;
 };
@@ -149,23 +130,6 @@ void CompletionFormat::append_logprobs(std::string& out, const std::vector<Token
                  tops, "],\"text_offset\":[", offsets, "]}");
 }
 
-void CompletionFormat::append_end(std::string& out, const Choice& choice) const {
-  out += ",\"finish_reason\":\"";
-  out += choice.finish_reason;
-  out += "\",\"stop_reason\":";
-  if (choice.stop_text)
-    append_json_string(out, *choice.stop_text);
-  else if (choice.stop_id)
-    append_piece(out, *choice.stop_id);
-  else
-    out += "null";
-  if (options_.return_token_ids) {
-    out += ",\"token_ids\":";
-    append_ids(out, choice.token_ids);
-  }
-  out += '}';
-}
-
 std::string CompletionFormat::whole(const std::deque<Choice>& choices, const Usage& usage,
                                     const std::string& tail) {
   std::string body = head_ + "[";
@@ -178,7 +142,7 @@ std::string CompletionFormat::whole(const std::deque<Choice>& choices, const Usa
     int64_t offset = 0;
     append_logprobs(body, choice.records, offset);
     if (options_.return_token_ids) append_prompt_ids(body, choice);
-    append_end(body, choice);
+    append_choice_end(body, choice, options_.return_token_ids);
   }
   body += "],\"usage\":";
   append_usage(body, usage);

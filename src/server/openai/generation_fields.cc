@@ -50,24 +50,28 @@ Status read_logit_bias(Fields& fields, SamplingParams& sampling) {
 }
 
 Status read_sampling(Fields& fields, SamplingParams& sampling) {
+  TRY(fields.read("repeat_penalty", sampling.repetition_penalty));  // llama.cpp's name
+  std::optional<int64_t> seed;
+  TRY(fields.read("seed", seed, {}));
+  if (seed && *seed != -1) sampling.seed = static_cast<uint64_t>(*seed);  // -1: llama.cpp's "any"
+  TRY(read_logit_bias(fields, sampling));
+  return read_sampling_defaults(fields, sampling);
+}
+
+}  // namespace
+
+Status read_sampling_defaults(Fields& fields, SamplingParams& sampling) {
   TRY(fields.read("temperature", sampling.temperature));
   TRY(fields.read("top_p", sampling.top_p));
   TRY(fields.read("min_p", sampling.min_p));
-  TRY(fields.read("repeat_penalty", sampling.repetition_penalty));  // llama.cpp's name
   TRY(fields.read("repetition_penalty", sampling.repetition_penalty));
   TRY(fields.read("presence_penalty", sampling.presence_penalty));
   TRY(fields.read("frequency_penalty", sampling.frequency_penalty));
   int64_t top_k = sampling.top_k;
   TRY(fields.read("top_k", top_k, {.least = -1, .most = INT32_MAX}));
   sampling.top_k = static_cast<int32_t>(top_k);
-  std::optional<int64_t> seed;
-  TRY(fields.read("seed", seed, {}));
-  if (seed && *seed != -1) sampling.seed = static_cast<uint64_t>(*seed);  // -1: llama.cpp's "any"
-  TRY(read_logit_bias(fields, sampling));
   return sampling.validate(INT64_MAX);
 }
-
-}  // namespace
 
 Status read_generation(Fields& fields, const SamplingParams& defaults, GenerationFields& into) {
   TRY(fields.read("model", into.model));

@@ -26,8 +26,10 @@ struct GenerationFields {
   int64_t logprobs = -1;  // likeliest tokens reported with each; -1: no log-probabilities
 };
 
-// Everything of the above but logprobs, which the two endpoints spell differently. What the request
-// leaves open is as in `defaults`. Errors name the field.
+// A model's defaults, where the fields name others: temperature, top_p, … Errors name the field.
+Status read_sampling_defaults(Fields& fields, SamplingParams& sampling);
+// Everything of GenerationFields but logprobs, which the two endpoints spell differently. What the
+// request leaves open is as in `defaults`. Errors name the field.
 Status read_generation(Fields& fields, const SamplingParams& defaults, GenerationFields& into);
 
 }  // namespace pewter::server

@@ -1,12 +1,12 @@
 #include "server/openai/json_pieces.h"
 
-#include <array>
-#include <charconv>
 #include <cmath>
+#include <ctime>
 #include <random>
 
 #include "base/utf8.h"
 #include "server/openai/generation.h"
+#include "server/sse.h"
 
 namespace pewter::server {
 namespace {
@@ -20,13 +20,6 @@ double each(double seconds, int64_t count) {
 }
 
 }  // namespace
-
-std::string fixed(double value, int digits) {
-  std::array<char, 64> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
-                                 std::chars_format::fixed, digits);
-  return end.ec == std::errc() ? std::string(text.data(), end.ptr) : "0";
-}
 
 void append_usage(std::string& out, const Usage& usage) {
   out += str_cat("{\"prompt_tokens\":", usage.prompt_tokens,
@@ -74,6 +67,44 @@ std::string response_id(std::string_view prefix) {
     for (uint64_t bits = random(), i = 0; i < 12; ++i, bits >>= 4)
       id += "0123456789abcdef"[bits & 15];
   return id;
+}
+
+std::string response_head(std::string_view id, std::string_view object, const ServedModel& model) {
+  std::string text =
+      str_cat("{\"id\":\"", id, "\",\"object\":\"", object,
+              "\",\"created\":", static_cast<int64_t>(std::time(nullptr)), ",\"model\":");
+  append_json_string(text, model.name());
+  text += ",\"system_fingerprint\":";
+  append_json_string(text, model.fingerprint);
+  text += ",\"choices\":";
+  return text;
+}
+
+void append_choice_end(std::string& out, const Choice& choice, bool with_token_ids) {
+  out += ",\"finish_reason\":\"";
+  out += choice.finish_reason;
+  out += "\",\"stop_reason\":";
+  if (choice.stop_text)
+    append_json_string(out, *choice.stop_text);
+  else if (choice.stop_id)
+    append_piece(out, *choice.stop_id);
+  else
+    out += "null";
+  if (with_token_ids) {
+    out += ",\"token_ids\":";
+    append_ids(out, choice.token_ids);
+  }
+  out += '}';
+}
+
+void close_event(std::string& event, const Usage* usage, std::string_view tail, std::string& out) {
+  if (usage != nullptr) {
+    event += ",\"usage\":";
+    append_usage(event, *usage);
+  }
+  event += tail;
+  event += '}';
+  append_sse_event(out, event);
 }
 
 }  // namespace pewter::server

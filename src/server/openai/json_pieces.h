@@ -11,6 +11,8 @@
 
 namespace pewter::server {
 
+struct Choice;
+struct ServedModel;
 struct Usage;
 
 // Seconds and tokens of a response, as llama.cpp tells them.
@@ -18,9 +20,6 @@ struct Timings {
   int64_t prompt_tokens = 0, predicted_tokens = 0;
   double prompt_seconds = 0, predicted_seconds = 0;
 };
-
-// A number with a fixed count of digits behind the point.
-std::string fixed(double value, int digits);
 
 void append_usage(std::string& out, const Usage& usage);  // an object
 std::string timings_member(const Timings& timings);       // ,"timings":{…}
@@ -32,5 +31,12 @@ void append_ids(std::string& out, const std::vector<int32_t>& ids);  // [1,2]
 
 // "chatcmpl-" and 24 random hex digits.
 std::string response_id(std::string_view prefix);
+
+// The beginning of a response or event, up to the value of "choices".
+std::string response_head(std::string_view id, std::string_view object, const ServedModel& model);
+// The end of a choice's object, from finish_reason on.
+void append_choice_end(std::string& out, const Choice& choice, bool with_token_ids);
+// Ends an event after its choices, and adds it to `out`. `tail`: as ResponseFormat::end has it.
+void close_event(std::string& event, const Usage* usage, std::string_view tail, std::string& out);
 
 }  // namespace pewter::server

@@ -58,20 +58,19 @@ struct AttendArgs {
   __nv_bfloat16* out = nullptr;
   int64_t out_stride = 0;
   float* partials = nullptr;  // split: [stretches, query_heads, head_dim + 2] a row
-  int64_t partial_floats = 0;
-  int most_rows = 0;  // of one sequence in this step
+  int most_rows = 0;          // of one sequence in this step
 };
 void attend_plain(cudaStream_t stream, const AttendArgs& args);
 
 // The split kernel's stretches of positions: short ones first, so that a short context uses many
 // multiprocessors, long ones later, so that partial results stay few. They depend on positions
 // alone, and with them the order of every sum.
-__host__ __device__ constexpr int stretch_begin(int stretch) {
+constexpr int stretch_begin(int stretch) {
   if (stretch <= 16) return stretch * 64;                 // to 1,024
   if (stretch <= 44) return 1024 + (stretch - 16) * 256;  // to 8,192
   return 8192 + (stretch - 44) * 512;
 }
-__host__ __device__ constexpr int stretches_of(int positions) {
+constexpr int stretches_of(int positions) {
   if (positions <= 1024) return (positions + 63) / 64;
   if (positions <= 8192) return 16 + (positions - 1024 + 255) / 256;
   return 44 + (positions - 8192 + 511) / 512;

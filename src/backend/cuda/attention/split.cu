@@ -12,6 +12,7 @@
 
 #include "backend/cuda/attention/attention.h"
 #include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/common/matrix.cuh"
 #include "backend/device.h"
 
 namespace pewter::cuda {
@@ -57,18 +58,6 @@ __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* at
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
-}
-__device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                    uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-__device__ inline uint32_t pack(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&both);
 }
 template <int kThreads>
 __device__ inline void group_barrier(int group) {  // of the four warps that share 16 query rows
@@ -208,8 +197,8 @@ __global__ void __launch_bounds__(128 * kGroups)
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
       const auto& w = weight[step];
-      const uint32_t p[4] = {pack(w[0][0], w[0][1]), pack(w[1][0], w[1][1]), pack(w[0][2], w[0][3]),
-                             pack(w[1][2], w[1][3])};
+      const uint32_t p[4] = {pack_bf16(w[0][0], w[0][1]), pack_bf16(w[1][0], w[1][1]),
+                             pack_bf16(w[0][2], w[0][3]), pack_bf16(w[1][2], w[1][3])};
 #pragma unroll
       for (int n = 0; n < kHead / 32; n += 2) {
         uint32_t v[4];

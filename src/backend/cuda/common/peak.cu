@@ -2,6 +2,7 @@
 // instruction, and nothing but the instruction.
 
 #include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/common/matrix.cuh"
 #include "backend/cuda/common/peak.h"
 
 namespace pewter::cuda {
@@ -18,12 +19,7 @@ __global__ void __launch_bounds__(kThreads) peak_kernel(float* out) {
   for (int i = 0; i < 2; ++i) b[i] = a[i] ^ 0x80000000u;
   for (int round = 0; round < kRounds; ++round)
 #pragma unroll
-    for (int i = 0; i < kSums; ++i)
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-          "{%8, %9}, {%0, %1, %2, %3};"
-          : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    for (int i = 0; i < kSums; ++i) multiply_add(d[i], a, b[0], b[1]);
   float sum = 0;
   for (int i = 0; i < kSums; ++i) sum += d[i][0] + d[i][1] + d[i][2] + d[i][3];
   if (sum == 1234.5f) *out = sum;  // so that nothing is left out

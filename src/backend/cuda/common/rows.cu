@@ -1,6 +1,7 @@
 // One block of threads a row; each limited by the latency of a pass over a row that lies in L2.
 
 #include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/common/matrix.cuh"
 #include "backend/cuda/common/rows.h"
 
 namespace pewter::cuda {
@@ -37,11 +38,6 @@ __device__ inline float4 norm_input(const NormRows& a, int64_t row, int i) {
   const uint2 bits = *reinterpret_cast<const uint2*>(a.x_bf16 + at);
   return make_float4(__uint_as_float(bits.x << 16), __uint_as_float(bits.x & 0xFFFF0000u),
                      __uint_as_float(bits.y << 16), __uint_as_float(bits.y & 0xFFFF0000u));
-}
-
-__device__ inline uint32_t pack_bf16(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&both);
 }
 
 // Rows whose width is a multiple of four.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/common/matrix.cuh"
 #include "backend/cuda/linear/stream.h"
 
 namespace pewter::cuda {
@@ -78,15 +79,6 @@ struct Ring {
     return v;
   }
 };
-
-__device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                    uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 
 // bf16 128 + code, twice: the code's four bits under an exponent that gives them the unit 1.
 __device__ inline uint32_t bf16x2_of_codes(uint32_t codes) {

@@ -24,9 +24,7 @@ constexpr int kWarps = 8, kThreads = kWarps * kWarp;  // of a block
 constexpr int kRowPadding = 8;
 constexpr int64_t kMaxShared = 99 * 1024;
 
-__host__ __device__ constexpr bool is_gated(StreamOutput output) {
-  return output == StreamOutput::kGatedBF16;
-}
+constexpr bool is_gated(StreamOutput output) { return output == StreamOutput::kGatedBF16; }
 
 // Where the rows are while a block of threads works.
 enum class Rows { kAllShared, kBlockShared, kMemory };

@@ -15,9 +15,8 @@ struct PackArgs {
   int64_t row_bytes;
   int64_t row_count, k;  // of the given rows
   uint8_t* tiles;        // first packed tile
-  int64_t tile_count, blocks;
+  int64_t blocks;        // of a tile
   BlockShape shape;
-  int64_t block_bytes;
 };
 
 // A pair of canonical elements, inputs k and k + 1 of one row; zero (int4: code 8) outside.
@@ -38,7 +37,7 @@ __device__ uint32_t pair_at(const PackArgs& a, int64_t row, int64_t k) {
 }
 
 __device__ inline uint8_t* block_at(const PackArgs& a, int64_t tile, int64_t block) {
-  return a.tiles + (tile * a.blocks + block) * a.block_bytes;
+  return a.tiles + (tile * a.blocks + block) * a.shape.bytes();
 }
 
 __global__ void pack_values_kernel(PackArgs a, int64_t count) {
@@ -145,10 +144,8 @@ void pack_rows(cudaStream_t stream, const WeightMatrix& w, int64_t index, int64_
                       .k = w.k,
                       .tiles = reinterpret_cast<uint8_t*>(w.values[index].data()) +
                                row_begin / kTileOutputs * blocks * shape.bytes(),
-                      .tile_count = tiles,
                       .blocks = blocks,
-                      .shape = shape,
-                      .block_bytes = shape.bytes()};
+                      .shape = shape};
   const auto grid = [](int64_t count) { return static_cast<unsigned>((count + 255) / 256); };
   const int64_t lanes = tiles * blocks * shape.records * kWarp;
   pack_values_kernel<<<grid(lanes), 256, 0, stream>>>(args, lanes);

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/common/kernel.cuh"
 #include "backend/cuda/sampling/sampling.h"
+#include "base/rng.h"
 
 namespace pewter::cuda {
 namespace {
@@ -88,18 +89,6 @@ __device__ Key find_rank(int count, Mass target, const KeyOf& key, const WeightO
     before = s.before;
   }
   return prefix;
-}
-
-__device__ inline uint64_t mix64(uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-// base/rng.h's random_uniform.
-__device__ inline float uniform(uint64_t seed, uint64_t index) {
-  return static_cast<float>(mix64(mix64(seed) ^ (index * 0xD1342543DE82EF95u)) >> 40) *
-         5.9604644775390625e-08f;
 }
 
 // The twenty largest logits, in order, by taking the largest below the last one each time a thread
@@ -275,8 +264,8 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
     total = before + mass(token_of(lowest));
     __syncthreads();
   }
-  const Mass target =
-      static_cast<Mass>(static_cast<double>(uniform(p.seed, p.index)) * static_cast<double>(total));
+  const Mass target = static_cast<Mass>(static_cast<double>(random_uniform(p.seed, p.index)) *
+                                        static_cast<double>(total));
   finish(ranked ? token_of(find_rank(limit, target, key, mass, s, before))
                 : find_in_order(limit, target, mass, s));
 }

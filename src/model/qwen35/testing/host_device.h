@@ -13,6 +13,7 @@ class HostDevice final : public Device {
 
   std::string_view name() const override { return "host"; }
   int64_t available_bytes() const override { return available_; }
+  int64_t cache_bytes() const override { return 0; }
   Result<Buffer> allocate(int64_t bytes) override {
     TRY_ASSIGN(Buffer buffer, Buffer::host(bytes));
     zero(buffer.data(), bytes);

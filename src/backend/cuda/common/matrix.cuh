@@ -1,0 +1,28 @@
+// The matrix instruction all kernels stand on, and pairs of bf16 in a register.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+namespace pewter::cuda {
+
+// d += a · b: 16 × 16 times 16 × 8 in bf16, sums in f32. With lane = 4·g + t, a lane holds of a
+// rows g (a[0], a[2]) and g + 8 (a[1], a[3]), of b column g, of d rows g (d[0], d[1]) and g + 8 at
+// columns 2t and 2t + 1.
+__device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                    uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Rounded to bf16, the first in the low half.
+__device__ inline uint32_t pack_bf16(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&both);
+}
+
+}  // namespace pewter::cuda
