@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "backend/cpu/panel.h"
+#include "backend/cpu/panel_scales_avx512.h"
 
 // g++ 12's own headers build "undefined" vectors in a way that this warning sees.
 #if !defined(__clang__)
@@ -43,15 +44,6 @@ struct alignas(64) Room {
   int8_t inputs[2][kTile * kLine];
   int32_t sums[2][kPair][kTile * kTile];  // of this step and the last
 };
-
-inline __m512 load_scales(const std::byte* at, DType dtype) {
-  if (dtype == DType::kF16)
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-  if (dtype == DType::kBF16)
-    return _mm512_castsi512_ps(_mm512_slli_epi32(
-        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))), 16));
-  return _mm512_loadu_ps(at);
-}
 
 // Code − zero of a group: quads of inputs in turn, 2j from the low nibbles of load j, 2j + 1 from
 // the high ones. With the zero point taken off here, once for all rows, sums need no correction.

@@ -19,6 +19,7 @@
 
 #include <utility>
 
+#include "backend/cpu/panel_scales_avx512.h"
 #include "backend/cpu/panel_tiles.h"
 
 // g++ 12's own headers build "undefined" vectors in a way that this warning sees.
@@ -55,15 +56,6 @@ template <int kRows, int kPanels, class F>
 PEWTER_INLINE inline void for_sums(const F& f) {
   unroll<kRows>([&](auto r)
                     PEWTER_INLINE { unroll<kPanels>([&](auto p) PEWTER_INLINE { f(r, p); }); });
-}
-
-PEWTER_INLINE inline __m512 load_scales(const std::byte* at, DType dtype) {
-  if (dtype == DType::kF16)
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-  if (dtype == DType::kBF16)
-    return _mm512_castsi512_ps(_mm512_slli_epi32(
-        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))), 16));
-  return _mm512_loadu_ps(at);
 }
 
 // The four bytes at `at` in every lane.
