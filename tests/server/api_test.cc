@@ -182,6 +182,21 @@ TEST_F(Api, SeedsRepeatThemselves) {
   EXPECT_THAT(texts(R"(,"seed":12)"), ElementsAre(first[1]));  // choice i has seed + i
 }
 
+TEST_F(Api, SeedsOfChatsGoUpByChoice) {
+  const auto texts = [](const std::string& more) {
+    const Json response =
+        ask_chat(R"(,"temperature":2,"top_k":0,"top_p":1,"max_tokens":12)" + more);
+    std::vector<std::string> all;
+    for (const Json& one : response.find("choices")->as_array())
+      all.push_back(one.find("message")->find("content")->as_string());
+    return all;
+  };
+  const std::vector<std::string> first = texts(R"(,"seed":11,"n":2)");
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_THAT(texts(R"(,"seed":12)"), ElementsAre(first[1]));
+}
+
 TEST_F(Api, TellsLogprobs) {
   const Json response = ask_chat(R"(,"logprobs":true,"top_logprobs":4)");
   const Json::Array& list = choice(response).find("logprobs")->find("content")->as_array();
@@ -357,6 +372,7 @@ TEST(ApiStates, WantAKey) {
   EXPECT_EQ(with("Authorization: Bearer third\r\n"), 401);
   EXPECT_EQ(with("Authorization: first\r\n"), 401);
   EXPECT_EQ(with("Authorization: Bearer firs\r\n"), 401);
+  EXPECT_EQ(with("Authorization: Digest first\r\n"), 401);  // as long as "Bearer"
   EXPECT_EQ(with("Authorization: Bearer first\r\n"), 200);
   EXPECT_EQ(with("authorization: bearer second\r\n"), 200);
   EXPECT_EQ(get(server.port(), "/health").status, 200);
