@@ -111,6 +111,15 @@ void fill_rows(const WeightMatrix& rows, float size, uint64_t seed) {
         store_scale(rows.scales, i, x < 0 ? -magnitude : magnitude);
       });
     }
+    case WeightFormat::kInt8Row: {
+      random_bytes(bits, values.data(), values.bytes());
+      auto* to = values.data_as<int8_t>();
+      for (int64_t i = 0; i < values.bytes(); ++i) to[i] = std::max(to[i], int8_t{-127});
+      constexpr float kCodeSize = 73.6f;  // of codes uniform in −127 … 127
+      return uniform_values(bits, rows.scales.elements(), [&](int64_t i, float x) {
+        store_scale(rows.scales, i, size / kCodeSize * (1.0f + 0.1f * x));
+      });
+    }
   }
 }
 
