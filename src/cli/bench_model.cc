@@ -38,9 +38,9 @@ Status check_options(const BenchOptions& options, const ModelConfig& config) {
   if (positions > config.max_positions)
     return invalid(str_cat("--depth and --tokens make ", positions, " positions, more than the ",
                            config.max_positions, " this model was made for"));
-  if (config.tied_embeddings && options.head != "bf16")
-    return invalid(str_cat("--head: the head of ", options.shape,
-                           " is its embedding, which is bf16 in every format"));
+  if (config.tied_embeddings && options.lm_head != "bf16" && options.lm_head != "int8")
+    return invalid(str_cat("--lm-head: the head of ", options.shape,
+                           " is its embedding, so want bf16 or int8"));
   return {};
 }
 
@@ -50,16 +50,18 @@ Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks
   TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
   TRY(check_options(options, config));
+  const LmHead head = options.lm_head == "int8" ? LmHead::kInt8 : LmHead::kAsStored;
   {
     ModelWeights unfilled;  // the plan points into it
     Findings findings;
     TRY_ASSIGN(const LoadPlan plan,
-               plan_load(checkpoint, config, MtpUse::kSkip, unfilled, findings));
+               plan_load(checkpoint, config, MtpUse::kSkip, unfilled, findings, head));
     made.footprint = footprint(config, plan, state_types(*made.backend.ops));
   }
   TRY_ASSIGN(LoadedWeights loaded, load_weights(checkpoint, config, *made.backend.device,
                                                 {.threads = options.backend.threads,
                                                  .mtp = MtpUse::kSkip,
+                                                 .head = head,
                                                  .progress = limited(hooks, "loading")}));
   TRY_ASSIGN(made.model,
              Qwen35Model::make(*made.backend.device, std::move(config), std::move(loaded.weights)));
@@ -116,7 +118,7 @@ Result<BenchModel> make_random(const BenchOptions& options, int64_t other_bytes,
                                const BenchHooks& hooks) {
   BenchModel made;
   TRY_ASSIGN(ModelConfig config, shape_config(options.shape));
-  TRY_ASSIGN(const FormatChoice format, shape_formats(options.format, {.head = options.head}));
+  TRY_ASSIGN(const FormatChoice format, shape_formats(options.format, {.head = options.lm_head}));
   TRY_ASSIGN(made.backend, make_backend(options.backend));
   TRY(check_options(options, config));
   TRY(check_unique_layers(options, *made.backend.device, config, format));

@@ -4,7 +4,6 @@
 
 #include "base/memory_info.h"
 #include "checkpoint/quant_config.h"
-#include "cli/loaded_model.h"
 #include "cli/table.h"
 #include "model/activations.h"
 
@@ -19,7 +18,8 @@ int64_t weight_bytes_on(const Device& device, const LoadPlan& plan) {
   int64_t bytes = 0;
   for (const MatrixPlan& matrix : plan.matrices)
     if (matrix.parameter.component != Component::kMtp)
-      bytes += device.stored_weight_bytes(matrix.spec);
+      bytes += matrix.stored_bytes(
+          [&](const WeightSpec& spec) { return device.stored_weight_bytes(spec); });
   for (const VectorPlan& vector : plan.vectors)
     if (vector.parameter.component != Component::kMtp) bytes += 4 * vector.stored_elements();
   return bytes;
@@ -166,15 +166,14 @@ Json architecture_json(const InspectReport& report) {
 
 }  // namespace
 
-Result<InspectReport> gather_report(const std::string& model, const BackendOptions& options,
-                                    int64_t max_model_len) {
-  TRY_ASSIGN(const Backend backend, make_backend(options));
-  TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(model));
+Result<InspectReport> gather_report(const ModelOptions& options) {
+  TRY_ASSIGN(const Backend backend, make_backend(options.backend));
+  TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
   InspectReport report;
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
   const Result<QuantConfig> quant = QuantConfig::parse(checkpoint.config());
   if (!quant) return quant.error().within("config.json");
-  TRY(check_context(max_model_len, config));
+  TRY(check_context(options.max_model_len, config));
   report.directory = checkpoint.directory();
   report.files = checkpoint.file_count();
   report.config = std::move(config);
@@ -184,15 +183,15 @@ Result<InspectReport> gather_report(const std::string& model, const BackendOptio
   Findings findings;
   for (const std::string& warning : checkpoint.warnings()) findings.warn(warning);
   ModelWeights unfilled;  // the plan points into it
-  TRY_ASSIGN(const LoadPlan plan,
-             plan_load(checkpoint, report.config, MtpUse::kWhenPresent, unfilled, findings));
+  TRY_ASSIGN(const LoadPlan plan, plan_load(checkpoint, report.config, MtpUse::kWhenPresent,
+                                            unfilled, findings, options.lm_head));
   report.with_mtp = plan.with_mtp;
   const KvFormat kv = backend.ops->kv_format();
   report.footprint = footprint(report.config, plan,
                                {.activations = backend.ops->activation_dtype(),
                                 .kv = kv == KvFormat::kF32 ? DType::kF32 : DType::kBF16});
   report.memory.weight_bytes = weight_bytes_on(*backend.device, plan);
-  TRY(add_memory(backend, max_model_len, report));
+  TRY(add_memory(backend, options.max_model_len, report));
   report.warnings = findings.warnings();
   return report;
 }

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/factory.h"
-#include "checkpoint/checkpoint.h"
+#include "cli/loaded_model.h"
 #include "model/qwen35/footprint.h"
 
 namespace pewter {
@@ -29,10 +28,10 @@ struct InspectReport {
   std::vector<std::string> warnings;
 };
 
-// max_model_len 0: the context `pewter run` would choose. Errors: everything that is wrong with the
+// Of the options: model, backend, lm_head and max_model_len (0: the context `pewter run` would
+// choose). Errors: everything that is wrong with the
 // checkpoint's headers and config.
-Result<InspectReport> gather_report(const std::string& model, const BackendOptions& backend,
-                                    int64_t max_model_len);
+Result<InspectReport> gather_report(const ModelOptions& options);
 
 std::string report_text(const InspectReport& report);
 Json report_json(const InspectReport& report);

@@ -106,10 +106,11 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   TRY_ASSIGN(GenerationDefaults defaults, GenerationDefaults::load(directory));
   std::vector<int32_t> stops = stop_set(defaults, tokenizer, config);
 
-  TRY_ASSIGN(
-      LoadedWeights loaded_weights,
-      load_weights(checkpoint, config, *backend.device,
-                   {.threads = options.backend.threads, .mtp = options.mtp, .progress = progress}));
+  TRY_ASSIGN(LoadedWeights loaded_weights, load_weights(checkpoint, config, *backend.device,
+                                                        {.threads = options.backend.threads,
+                                                         .mtp = options.mtp,
+                                                         .head = options.lm_head,
+                                                         .progress = progress}));
   TRY_ASSIGN(Qwen35Model model, Qwen35Model::make(*backend.device, std::move(config),
                                                   std::move(loaded_weights.weights)));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel{.directory = directory,

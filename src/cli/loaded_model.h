@@ -24,6 +24,7 @@ inline constexpr int64_t kDefaultContext = 32768;
 struct ModelOptions {
   std::string model;
   BackendOptions backend;
+  LmHead lm_head = LmHead::kAsStored;
   int64_t max_model_len = 0;   // tokens of prompt and output; 0: chosen by choose_context
   RunnerOptions runner;        // cache_tokens is set by load; max_sequences may be lowered
   int64_t cache_bytes = 0;     // KV cache, all sequences together; 0: chosen by choose_cache

@@ -18,6 +18,9 @@ void ModelFlags::declare_backend(Flags& flags) {
   flags.group("Model");
   flags.option("--device", "NAME", device, "auto, cuda, cpu or cpu-reference");
   flags.option("--threads", "N", threads, "CPU threads (default: all that are free to use)");
+  flags.option(
+      "--lm-head", "NAME", lm_head,
+      str_cat("The output head: int8, or bf16, which is as stored (default ", kDefaultLmHead, ")"));
   flags.token_count("--max-model-len", max_model_len,
                     "Prompt and answer together (default: up to 32k, as memory allows)");
 }
@@ -26,12 +29,15 @@ Status ModelFlags::check() const {
   if (threads && (*threads < 1 || *threads > kMostThreads))
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("--threads: ", *threads, " is outside [1, ", kMostThreads, "]")};
+  if (lm_head != "int8" && lm_head != "bf16")
+    return Error{ErrorCode::kInvalidArgument, "--lm-head: want int8 or bf16"};
   return {};
 }
 
 ModelOptions ModelFlags::model_options() const {
   return {.model = model,
           .backend = {.device = device, .threads = static_cast<int>(threads.value_or(0))},
+          .lm_head = lm_head == "int8" ? LmHead::kInt8 : LmHead::kAsStored,
           .max_model_len = max_model_len.value_or(0)};
 }
 

@@ -9,8 +9,11 @@
 
 namespace pewter {
 
+// Halves what the head of a token reads; what it costs: docs/numerics.md.
+inline constexpr const char* kDefaultLmHead = "int8";
+
 struct ModelFlags {
-  std::string model, device = "auto";
+  std::string model, device = "auto", lm_head = kDefaultLmHead;
   std::optional<int64_t> threads, max_model_len;
 
   void declare_model(Flags& flags);    // the positional MODEL

@@ -54,6 +54,16 @@ TEST(Run, AnswersAPrompt) {
   EXPECT_THAT(result.err, HasSubstr("complete]"));
 }
 
+TEST(Run, AnswersWithEitherHead) {
+  const auto logprob = [](const char* head) {
+    const Json json = run_json(
+        {"--no-thinking", "--logprobs", "0", "--max-tokens", "1", "--lm-head", head, kCapital});
+    return json.find("logprobs")->as_array()[0].find("logprob")->as_double();
+  };
+  EXPECT_NE(logprob("int8"), logprob("bf16"));
+  EXPECT_NEAR(logprob("int8"), logprob("bf16"), 0.05);
+}
+
 TEST(Run, TakesThePromptFromStandardInput) {
   const ProgramResult result = run_program(greedy({"--no-thinking", "--quiet"}), kCapital + "\n");
   EXPECT_EQ(result.exit_code, 0);
@@ -143,6 +153,8 @@ TEST(Run, UsageErrorsExitWithTwo) {
   expect_one_line_error(run_program(greedy({"--seed", "-3", "x"})), 2, "--seed");
   expect_one_line_error(run_program({"run"}), 2, "MODEL");
   expect_one_line_error(run_program(greedy({"--threads", "0", "x"})), 2, "--threads");
+  expect_one_line_error(run_program(greedy({"--lm-head", "int4", "x"})), 2,
+                        "--lm-head: want int8 or bf16");
 }
 
 TEST(Run, NamesAnUnknownDevice) {

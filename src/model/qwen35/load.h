@@ -12,6 +12,7 @@ namespace pewter {
 struct LoadOptions {
   int threads = 0;  // 0: chosen from the machine
   MtpUse mtp = MtpUse::kWhenPresent;
+  LmHead head = LmHead::kAsStored;
   // Read past the page cache: empty decides per file, by whether it is cached already.
   std::optional<bool> direct_io;
   // Called from loading threads, one at a time, several times a second and once at the end.

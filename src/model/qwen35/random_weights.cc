@@ -131,14 +131,14 @@ class Maker {
 
   Result<ModelWeights> run() {
     ModelWeights weights;
-    const Parameters parameters = list_parameters(config_, /*with_mtp=*/false, weights);
+    const Parameters parameters = list_parameters(config_, format_, /*with_mtp=*/false, weights);
     for (const MatrixParameter& p : parameters.matrices) TRY(add(p));
     fill_matrices();
     TRY(first_error_);
     for (const VectorParameter& p : parameters.vectors) {
       TRY(make(p, weights));
     }
-    if (config_.tied_embeddings) weights.head = weights.embed;
+    if (!weights.head.defined()) weights.head = weights.embed;  // tied
     return weights;
   }
 
@@ -151,10 +151,7 @@ class Maker {
   };
 
   Status add(const MatrixParameter& p) {
-    WeightSpec spec = format_(p);
-    spec.n = p.n;
-    spec.k = p.k;
-    spec.count = p.count;
+    const WeightSpec spec = spec_of(p, format_);
     TRY_ASSIGN(*p.target, device_.make_weight(spec));
     total_ += weight_bytes(spec);
     // Embeddings as large as what the layers add, so that tokens stay different and with them the
@@ -272,18 +269,13 @@ RandomWeightBytes random_weight_bytes(const Device& device, const ModelConfig& c
                                       const FormatChoice& format, int64_t unique_layers) {
   const ModelConfig unique = first_layers(config, unique_layers);
   ModelWeights shape;
-  const Parameters parameters = list_parameters(unique, /*with_mtp=*/false, shape);
+  const Parameters parameters = list_parameters(unique, format, /*with_mtp=*/false, shape);
   RandomWeightBytes bytes;
   const auto add = [&](std::string_view name, int64_t count) {
     (name.starts_with("layers.") ? bytes.layers : bytes.others) += count;
   };
-  for (const MatrixParameter& p : parameters.matrices) {
-    WeightSpec spec = format(p);
-    spec.n = p.n;
-    spec.k = p.k;
-    spec.count = p.count;
-    add(p.module, device.stored_weight_bytes(spec));
-  }
+  for (const MatrixParameter& p : parameters.matrices)
+    add(p.module, device.stored_weight_bytes(spec_of(p, format)));
   for (const VectorParameter& p : parameters.vectors) add(p.name, 4 * p.elements());
   return bytes;
 }
