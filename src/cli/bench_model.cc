@@ -93,9 +93,9 @@ Status check_memory(const BenchOptions& options, const BenchModel& made, const M
   const Device& device = *made.backend.device;
   Qwen35Model sizes;  // without weights: the plan needs the config alone
   sizes.config = config;
-  const ModelRunner::MemoryPlan plan =
-      ModelRunner::plan(sizes, device, *made.backend.ops, bench_runner_options(options));
-  const int64_t beside = plan.kv_bytes + plan.state_bytes + other_bytes;
+  const RunnerMemory runner =
+      ModelRunner::memory(sizes, device, *made.backend.ops, bench_runner_options(options));
+  const int64_t beside = runner.total() + other_bytes;
   const int64_t weights =
       random_weight_bytes(device, config, format, options.unique_layers).total();
   const int64_t available = device.available_bytes();
@@ -103,8 +103,9 @@ Status check_memory(const BenchOptions& options, const BenchModel& made, const M
   std::string message =
       str_cat("--shape ", options.shape, " --format ", options.format, " needs ",
               bytes_text(weights + beside), " (weights ", bytes_text(weights), ", state ",
-              bytes_text(plan.kv_bytes + plan.state_bytes), ", measuring ", bytes_text(other_bytes),
-              "), there is ", bytes_text(available));
+              bytes_text(runner.kv_bytes + runner.state_bytes), ", scratch ",
+              bytes_text(runner.scratch_bytes + runner.recorded_bytes), ", measuring ",
+              bytes_text(other_bytes), "), there is ", bytes_text(available));
   for (int64_t layers = config.layers - 1; layers >= 4; --layers) {
     const int64_t fewer = random_weight_bytes(device, config, format, layers).total();
     if (fewer + beside > available) continue;

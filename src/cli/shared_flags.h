@@ -15,6 +15,8 @@ inline constexpr const char* kDefaultLmHead = "int8";
 struct ModelFlags {
   std::string model, device = "auto", lm_head = kDefaultLmHead;
   std::optional<int64_t> threads, max_model_len;
+  std::optional<float> gpu_memory_utilization, memory_gb;
+  std::optional<std::string> cache_bytes;
 
   void declare_model(Flags& flags);    // the positional MODEL
   void declare_backend(Flags& flags);  // the rest

@@ -14,7 +14,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(Layout layout) : layout_(layout) {}
 
   std::string_view name() const override { return "cpu"; }
-  int64_t available_bytes() const override;
+  DeviceMemory memory() const override;
   Result<Buffer> allocate(int64_t bytes) override;
   void copy_to_device(std::byte* to, std::span<const std::byte> from) override;
   void copy_to_host(std::span<std::byte> to, const std::byte* from) override;

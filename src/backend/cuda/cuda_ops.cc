@@ -90,6 +90,14 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.attention_partials, partial_floats_);
 }
 
+int64_t CudaOps::scratch_bytes(const OpsLimits& limits) const {
+  CudaOps other(device_);
+  other.limits_ = limits;
+  Arena measure(nullptr);
+  other.lay_out(measure);
+  return measure.used();
+}
+
 Status CudaOps::reserve(const OpsLimits& limits) {
   limits_ = limits;
   Arena measure(nullptr);

@@ -46,10 +46,7 @@ class Loader {
 
   // Bytes the device will hold; refuses when it cannot.
   Result<int64_t> check_memory() const {
-    int64_t needed = vector_elements() * 4;
-    for (const MatrixPlan& plan : plan_.matrices)
-      needed += plan.stored_bytes(
-          [&](const WeightSpec& spec) { return device_.stored_weight_bytes(spec); });
+    const int64_t needed = stored_bytes(plan_, device_);
     const int64_t available = device_.available_bytes();
     if (needed <= available) return needed;
     return Error{ErrorCode::kResourceExhausted,
@@ -185,6 +182,18 @@ class Loader {
 };
 
 }  // namespace
+
+int64_t stored_bytes(const LoadPlan& plan, const Device& device, bool with_mtp) {
+  int64_t bytes = 0;
+  for (const MatrixPlan& matrix : plan.matrices)
+    if (with_mtp || matrix.parameter.component != Component::kMtp)
+      bytes += matrix.stored_bytes(
+          [&](const WeightSpec& spec) { return device.stored_weight_bytes(spec); });
+  for (const VectorPlan& vector : plan.vectors)
+    if (with_mtp || vector.parameter.component != Component::kMtp)
+      bytes += 4 * vector.stored_elements();
+  return bytes;
+}
 
 Result<LoadedWeights> load_weights(const Checkpoint& checkpoint, const ModelConfig& config,
                                    Device& device, const LoadOptions& options) {

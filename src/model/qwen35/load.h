@@ -9,6 +9,10 @@
 
 namespace pewter {
 
+// Bytes a plan's parameters take on a device, without those of the drafting layer when it is left
+// out.
+int64_t stored_bytes(const LoadPlan& plan, const Device& device, bool with_mtp = true);
+
 struct LoadOptions {
   int threads = 0;  // 0: chosen from the machine
   MtpUse mtp = MtpUse::kWhenPresent;
