@@ -7,12 +7,12 @@
 namespace pewter {
 namespace {
 
-// Loops that vectorise without fast-math: a maximum of magnitudes is one of their bits, and adding
-// 1.5 · 2²³ leaves an f32 the integer nearest to x, ties to even.
+// Loops that vectorise without fast-math, so that the disk stays what a load waits for: a maximum
+// of magnitudes is one of their bits, and adding 1.5 · 2²³ leaves an f32 the integer nearest to x,
+// ties to even, in its low bits.
 float largest_magnitude(const float* x, int64_t k) {
-  uint32_t bits = 0;
-  for (int64_t i = 0; i < k; ++i)
-    bits = std::max(bits, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFu);
+  int32_t bits = 0;
+  for (int64_t i = 0; i < k; ++i) bits = std::max(bits, std::bit_cast<int32_t>(x[i]) & 0x7FFFFFFF);
   return std::bit_cast<float>(bits);
 }
 
@@ -24,10 +24,8 @@ float encode_row(const float* x, int64_t k, int8_t* codes) {
     std::fill(codes, codes + k, int8_t{0});
     return 0;
   }
-  for (int64_t i = 0; i < k; ++i) {
-    const float code = (x[i] / scale + kRound) - kRound;
-    codes[i] = static_cast<int8_t>(code);
-  }
+  for (int64_t i = 0; i < k; ++i)
+    codes[i] = static_cast<int8_t>(std::bit_cast<int32_t>(x[i] / scale + kRound));
   return scale;
 }
 
@@ -51,7 +49,12 @@ Result<WeightMatrix> encode_int8(const WeightMatrix& rows) {
   std::vector<float> row(static_cast<size_t>(rows.k));
   auto* scales = w.scales.data_as<float>();
   for (int64_t i = 0; i < rows.n; ++i) {
-    decode_row(rows, 0, i, row.data());
+    if (rows.format == WeightFormat::kBF16) {
+      const auto* from = rows.values[0][i].data_as<BFloat16>();
+      for (int64_t j = 0; j < rows.k; ++j) row[static_cast<size_t>(j)] = to_float(from[j]);
+    } else {
+      decode_row(rows, 0, i, row.data());
+    }
     scales[i] = encode_row(row.data(), rows.k, w.values[0][i].data_as<int8_t>());
   }
   return w;
