@@ -420,6 +420,8 @@ void CudaOps::final_norm(const FinalNormArgs& args) {
 }
 
 void CudaOps::logits(const LogitsArgs& args) {
+  CHECK(args.head.format != WeightFormat::kInt8Row,
+        "the GPU does not multiply an int8 head yet: --lm-head bf16");
   StreamArgs job =
       dense(bf16(args.hidden), args.hidden.stride(0), args.head.k, args.batch.logits_count);
   job.x_rows = args.batch.logits_rows;
