@@ -117,8 +117,7 @@ def compare(bench, weights, options, version):
     arguments = [bench, "--shape", "third", "--format", weights, "--device", "cpu",
                  "--threads", str(options.threads), "--tokens", str(tokens),
                  "--repeat", str(options.repeat), "--depth", str(options.depth)]
-    if weights == "int4":
-        arguments += ["--head", "int4"]
+    arguments += ["--lm-head", weights]  # as the peer's file has it
     settings = {"bench": bench, "model": peer_model(PEER_TYPES[weights]), "tokens": tokens,
                 "depth": options.depth, "threads": options.threads, "repeats": options.repeat}
     for _ in range(options.rounds):

@@ -26,7 +26,8 @@ def main():
     parser.add_argument("--no-record", action="store_true", help="print only")
     options = parser.parse_args()
 
-    common = ["--shape", options.shape, "--repeat", str(options.repeat), "--device", "cpu"]
+    common = ["--shape", options.shape, "--repeat", str(options.repeat), "--device", "cpu",
+              "--lm-head", "bf16"]  # as published checkpoints have it
     if options.threads:
         common += ["--threads", str(options.threads)]
     line = "  {:<20}{:>8}{:>9}{:>16}{:>16}{:>9}{:>12}"

@@ -17,13 +17,24 @@ enum class KvFormat : uint8_t { kF32, kBF16 };
 // Positions a page of the KV cache holds.
 inline constexpr int64_t kPageTokens = 64;
 
+enum class MemoryKind : uint8_t {
+  kHost,     // the CPU's own
+  kDevice,   // a GPU's
+  kUnified,  // of a GPU that shares the host's
+};
+struct DeviceMemory {
+  int64_t total = 0, free = 0;  // bytes
+  MemoryKind kind = MemoryKind::kHost;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual std::string_view name() const = 0;
+  virtual DeviceMemory memory() const = 0;
   // What may still be allocated here, in bytes.
-  virtual int64_t available_bytes() const = 0;
+  int64_t available_bytes() const { return memory().free; }
   // Of its last-level cache; 0 when it does not say.
   virtual int64_t cache_bytes() const = 0;
   // Zeroed memory. Error: kResourceExhausted, with the size.
@@ -48,6 +59,8 @@ class Device {
     (void)owner, (void)key;
     enqueue();
   }
+  // Bytes an owner's recordings may come to.
+  virtual int64_t recorded_bytes() const { return 0; }
   // The owner's addresses end: its recordings are forgotten.
   virtual void forget_steps(const void* owner) { (void)owner; }
 

@@ -234,6 +234,8 @@ class Ops {
   virtual ~Ops() = default;
   virtual DType activation_dtype() const = 0;
   virtual KvFormat kv_format() const = 0;  // of the cache unless told otherwise
+  // Bytes reserve() takes, on the device or, for the CPU, on the host.
+  virtual int64_t scratch_bytes(const OpsLimits& limits) const = 0;
   virtual Status reserve(const OpsLimits& limits) = 0;
 
   virtual void embed(const EmbedArgs&) = 0;

@@ -8,17 +8,33 @@
 
 namespace pewter {
 
-int64_t available_memory_bytes() {
-  int64_t available = std::numeric_limits<int64_t>::max();
+namespace {
+
+// A line of /proc/meminfo in bytes; without it, no limit.
+int64_t meminfo_bytes(const char* format) {
   std::ifstream meminfo("/proc/meminfo");
   for (std::string line; std::getline(meminfo, line);) {
     long long kib = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %lld kB", &kib) == 1) available = kib * 1024;
+    if (std::sscanf(line.c_str(), format, &kib) == 1) return kib * 1024;
   }
-  const auto read_number = [](const char* path, int64_t& number) {
-    std::ifstream file(path);
-    return static_cast<bool>(file >> number);  // "max" fails to parse: no limit
-  };
+  return std::numeric_limits<int64_t>::max();
+}
+
+bool read_number(const char* path, int64_t& number) {
+  std::ifstream file(path);
+  return static_cast<bool>(file >> number);  // "max" fails to parse: no limit
+}
+
+}  // namespace
+
+int64_t total_memory_bytes() {
+  const int64_t total = meminfo_bytes("MemTotal: %lld kB");
+  int64_t limit = 0;
+  return read_number("/sys/fs/cgroup/memory.max", limit) ? std::min(total, limit) : total;
+}
+
+int64_t available_memory_bytes() {
+  int64_t available = meminfo_bytes("MemAvailable: %lld kB");
   int64_t limit = 0, used = 0;
   if (read_number("/sys/fs/cgroup/memory.max", limit) &&
       read_number("/sys/fs/cgroup/memory.current", used))

@@ -8,6 +8,8 @@
 namespace pewter {
 
 int64_t available_memory_bytes();
+// All there is, used or not, within the same limit.
+int64_t total_memory_bytes();
 
 // Of the outermost cache this machine's first core sees; 0 when it does not say.
 int64_t last_level_cache_bytes();

@@ -95,6 +95,8 @@ Status LinearReader::read(const LinearSource& source, RowRange rows, bool with_z
       return read_fp8(source, rows, sink);
     case WeightFormat::kInt4Group128:
       return read_int4(source, rows, with_zeros, sink);
+    case WeightFormat::kInt8Row:
+      CHECK(false, "no file holds int8_row");
   }
   return {};
 }

@@ -103,6 +103,16 @@ class CliFlags final : public Flags {
     };
     finish(app_.add_option_function<std::string>(name, read, help), "N");
   }
+  void token_count_or_auto(const std::string& name, std::optional<int64_t>& into,
+                           const std::string& help) override {
+    const auto read = [name, &into](const std::string& text) {
+      into = text == "auto" ? kAuto : parse_token_count(text);
+      if (!into)
+        throw CLI::ValidationError(
+            name, "\"" + text + "\" is neither a number of tokens (4096, 32k) nor auto");
+    };
+    finish(app_.add_option_function<std::string>(name, read, help), "N");
+  }
   void footer(const std::string& text) override { app_.footer("\n" + text); }
 
  private:

@@ -39,7 +39,9 @@ class BenchCommand final : public Command {
                  "third or qwen3.5-0.8b, -27b, -35b, -122b, with random weights");
     flags.option("--format", "NAME", format_,
                  "bf16, fp8, int4 or hybrid (int4 with shared experts in fp8; default bf16)");
-    flags.option("--head", "NAME", head_, "The head's format: bf16, fp8 or int4 (default bf16)");
+    flags.option("--lm-head,--head", "NAME", lm_head_,
+                 str_cat("The output head: int8, bf16; of a --shape fp8 or int4 as well (default ",
+                         kDefaultLmHead, ")"));
     flags.option("--unique-layers", "N", unique_layers_,
                  "Make N layers and repeat them: for shapes that do not fit");
     flags.group("Backend");
@@ -67,8 +69,10 @@ class BenchCommand final : public Command {
     if (model_.has_value() == shape_.has_value())
       return invalid(model_ ? "MODEL and --shape exclude each other"
                             : "neither a MODEL nor a --shape to run");
-    if (model_ && (format_ || head_ || unique_layers_))
-      return invalid("--format, --head and --unique-layers belong to --shape");
+    if (model_ && (format_ || unique_layers_))
+      return invalid("--format and --unique-layers belong to --shape");
+    if (model_ && lm_head_ != "int8" && lm_head_ != "bf16")
+      return invalid("--lm-head: of a MODEL want int8 or bf16");
     if (what_ == "prefill" && (rows_.value_or(1) != 1 || sequences_.value_or(1) != 1))
       return invalid("--rows and --sequences belong to decode");
     TRY(backend_.check());
@@ -86,7 +90,7 @@ class BenchCommand final : public Command {
                                .model = model_.value_or(""),
                                .shape = shape_.value_or(""),
                                .format = format_.value_or("bf16"),
-                               .head = head_.value_or("bf16"),
+                               .lm_head = lm_head_,
                                .backend = backend_.model_options().backend,
                                .tokens = tokens_.value_or(decodes ? kDecodeTokens : kPromptTokens),
                                .depth = depth_.value_or(0),
@@ -110,7 +114,8 @@ class BenchCommand final : public Command {
   }
 
   std::string what_;
-  std::optional<std::string> model_, shape_, format_, head_;
+  std::optional<std::string> model_, shape_, format_;
+  std::string lm_head_ = kDefaultLmHead;
   ModelFlags backend_;
   std::optional<int64_t> unique_layers_, tokens_, depth_, rows_, sequences_, repeats_;
   bool json_ = false;

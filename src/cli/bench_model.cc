@@ -38,9 +38,9 @@ Status check_options(const BenchOptions& options, const ModelConfig& config) {
   if (positions > config.max_positions)
     return invalid(str_cat("--depth and --tokens make ", positions, " positions, more than the ",
                            config.max_positions, " this model was made for"));
-  if (config.tied_embeddings && options.head != "bf16")
-    return invalid(str_cat("--head: the head of ", options.shape,
-                           " is its embedding, which is bf16 in every format"));
+  if (config.tied_embeddings && options.lm_head != "bf16" && options.lm_head != "int8")
+    return invalid(str_cat("--lm-head: the head of ", options.shape,
+                           " is its embedding, so want bf16 or int8"));
   return {};
 }
 
@@ -50,16 +50,18 @@ Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks
   TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
   TRY(check_options(options, config));
+  const LmHead head = options.lm_head == "int8" ? LmHead::kInt8 : LmHead::kAsStored;
   {
     ModelWeights unfilled;  // the plan points into it
     Findings findings;
     TRY_ASSIGN(const LoadPlan plan,
-               plan_load(checkpoint, config, MtpUse::kSkip, unfilled, findings));
+               plan_load(checkpoint, config, MtpUse::kSkip, unfilled, findings, head));
     made.footprint = footprint(config, plan, state_types(*made.backend.ops));
   }
   TRY_ASSIGN(LoadedWeights loaded, load_weights(checkpoint, config, *made.backend.device,
                                                 {.threads = options.backend.threads,
                                                  .mtp = MtpUse::kSkip,
+                                                 .head = head,
                                                  .progress = limited(hooks, "loading")}));
   TRY_ASSIGN(made.model,
              Qwen35Model::make(*made.backend.device, std::move(config), std::move(loaded.weights)));
@@ -91,9 +93,9 @@ Status check_memory(const BenchOptions& options, const BenchModel& made, const M
   const Device& device = *made.backend.device;
   Qwen35Model sizes;  // without weights: the plan needs the config alone
   sizes.config = config;
-  const ModelRunner::MemoryPlan plan =
-      ModelRunner::plan(sizes, device, *made.backend.ops, bench_runner_options(options));
-  const int64_t beside = plan.kv_bytes + plan.state_bytes + other_bytes;
+  const RunnerMemory runner =
+      ModelRunner::memory(sizes, device, *made.backend.ops, bench_runner_options(options));
+  const int64_t beside = runner.total() + other_bytes;
   const int64_t weights =
       random_weight_bytes(device, config, format, options.unique_layers).total();
   const int64_t available = device.available_bytes();
@@ -101,8 +103,9 @@ Status check_memory(const BenchOptions& options, const BenchModel& made, const M
   std::string message =
       str_cat("--shape ", options.shape, " --format ", options.format, " needs ",
               bytes_text(weights + beside), " (weights ", bytes_text(weights), ", state ",
-              bytes_text(plan.kv_bytes + plan.state_bytes), ", measuring ", bytes_text(other_bytes),
-              "), there is ", bytes_text(available));
+              bytes_text(runner.kv_bytes + runner.state_bytes), ", scratch ",
+              bytes_text(runner.scratch_bytes + runner.recorded_bytes), ", measuring ",
+              bytes_text(other_bytes), "), there is ", bytes_text(available));
   for (int64_t layers = config.layers - 1; layers >= 4; --layers) {
     const int64_t fewer = random_weight_bytes(device, config, format, layers).total();
     if (fewer + beside > available) continue;
@@ -116,7 +119,7 @@ Result<BenchModel> make_random(const BenchOptions& options, int64_t other_bytes,
                                const BenchHooks& hooks) {
   BenchModel made;
   TRY_ASSIGN(ModelConfig config, shape_config(options.shape));
-  TRY_ASSIGN(const FormatChoice format, shape_formats(options.format, {.head = options.head}));
+  TRY_ASSIGN(const FormatChoice format, shape_formats(options.format, {.head = options.lm_head}));
   TRY_ASSIGN(made.backend, make_backend(options.backend));
   TRY(check_options(options, config));
   TRY(check_unique_layers(options, *made.backend.device, config, format));

@@ -97,7 +97,7 @@ Json bench_json(const BenchResult& r) {
   if (o.model.empty()) {
     set("shape", o.shape);
     set("format", o.format);
-    set("head", o.head);
+    set("head", o.lm_head);
     set("unique_layers", o.unique_layers == 0 ? r.config.layers : o.unique_layers);
   } else {
     set("model", o.model);

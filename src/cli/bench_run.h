@@ -16,7 +16,8 @@ enum class BenchKind { kDecode, kPrefill };
 struct BenchOptions {
   BenchKind kind = BenchKind::kDecode;
   std::string model;  // a checkpoint; else a shape:
-  std::string shape, format = "bf16", head = "bf16";
+  std::string shape, format = "bf16";
+  std::string lm_head = "bf16";  // int8; of a shape also fp8 and int4
   BackendOptions backend;
   int64_t tokens = 0;  // decode: steps of a repeat; prefill: the prompt
   int64_t depth = 0;   // positions before them

@@ -50,6 +50,10 @@ class Flags {
   // A number of tokens: 4096, or 32k = 32 · 1024.
   virtual void token_count(const std::string& name, std::optional<int64_t>& into,
                            const std::string& help) = 0;
+  // The same, or "auto", which is kAuto.
+  static constexpr int64_t kAuto = -1;
+  virtual void token_count_or_auto(const std::string& name, std::optional<int64_t>& into,
+                                   const std::string& help) = 0;
   // Text below the list of flags in --help.
   virtual void footer(const std::string& text) = 0;
 };

@@ -19,6 +19,9 @@ class ExpertProbe final : public Ops {
 
   DType activation_dtype() const override { return ops_.activation_dtype(); }
   KvFormat kv_format() const override { return ops_.kv_format(); }
+  int64_t scratch_bytes(const OpsLimits& limits) const override {
+    return ops_.scratch_bytes(limits);
+  }
   Status reserve(const OpsLimits& limits) override { return ops_.reserve(limits); }
   void embed(const EmbedArgs& args) override { ops_.embed(args); }
   void norm_linear(const NormLinearArgs& args) override { ops_.norm_linear(args); }

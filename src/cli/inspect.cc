@@ -21,8 +21,7 @@ class InspectCommand final : public Command {
   Status check() override { return model_flags_.check(); }
   Result<int> run() override {
     const ModelOptions options = model_flags_.model_options();
-    TRY_ASSIGN(const InspectReport report,
-               gather_report(options.model, options.backend, options.max_model_len));
+    TRY_ASSIGN(const InspectReport report, gather_report(options));
     const bool written =
         write_text(STDOUT_FILENO,
                    json_ ? report_json(report).dump({.indent = 2}) + "\n" : report_text(report));

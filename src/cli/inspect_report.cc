@@ -4,59 +4,11 @@
 
 #include "base/memory_info.h"
 #include "checkpoint/quant_config.h"
-#include "cli/loaded_model.h"
 #include "cli/table.h"
 #include "model/activations.h"
 
 namespace pewter {
 namespace {
-
-// ---- Finding the facts.
-
-// Bytes of the weights in the layout this device gives them. `pewter run` leaves the prediction
-// layer out.
-int64_t weight_bytes_on(const Device& device, const LoadPlan& plan) {
-  int64_t bytes = 0;
-  for (const MatrixPlan& matrix : plan.matrices)
-    if (matrix.parameter.component != Component::kMtp)
-      bytes += device.stored_weight_bytes(matrix.spec);
-  for (const VectorPlan& vector : plan.vectors)
-    if (vector.parameter.component != Component::kMtp) bytes += 4 * vector.stored_elements();
-  return bytes;
-}
-
-// What the runner will allocate beside the weights. Activations are measured by allocating them:
-// untouched memory costs nothing.
-Status add_memory(const Backend& backend, int64_t max_model_len, InspectReport& report) {
-  Qwen35Model model;  // without weights: sizes need the config alone
-  model.config = report.config;
-  const DType activation = backend.ops->activation_dtype();
-  RunnerOptions runner;
-  const auto plan = [&](int64_t tokens) {
-    runner.cache_tokens = tokens;
-    return ModelRunner::plan(model, *backend.device, *backend.ops, runner);
-  };
-  MemoryReport& memory = report.memory;
-  memory.available_bytes = backend.device->available_bytes();
-  memory.context = max_model_len;
-  if (max_model_len == 0)
-    memory.context = choose_context(
-        report.config.max_positions,
-        std::max<int64_t>(0, memory.available_bytes - memory.weight_bytes), [&](int64_t tokens) {
-          const ModelRunner::MemoryPlan sizes = plan(tokens);
-          return sizes.kv_bytes + sizes.state_bytes;
-        });
-  const ModelRunner::MemoryPlan sizes = plan(memory.context);
-  memory.kv_bytes = sizes.kv_bytes;
-  memory.state_bytes = sizes.state_bytes;
-  TRY_ASSIGN(const ActivationStore scratch,
-             ActivationStore::make(*backend.device, report.config, activation,
-                                   {.rows = runner.chunk_rows, .logits_rows = 1}));
-  memory.scratch_bytes = scratch.bytes;
-  return {};
-}
-
-// ---- Saying them.
 
 std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
@@ -119,22 +71,6 @@ std::string state_text(const InspectReport& report) {
   return table.text();
 }
 
-std::string memory_text(const InspectReport& report) {
-  const MemoryReport& memory = report.memory;
-  Table table({Table::Align::kLeft, Table::Align::kRight, Table::Align::kLeft});
-  table.row({"weights", bytes_text(memory.weight_bytes),
-             report.with_mtp ? "without the prediction layer" : ""});
-  table.row({"keys and values", bytes_text(memory.kv_bytes),
-             str_cat(grouped(memory.context), " tokens of context")});
-  table.row({"recurrent state", bytes_text(memory.state_bytes), "one sequence, with its tape"});
-  table.row({"scratch", bytes_text(memory.scratch_bytes), "activations of one step"});
-  table.rule();
-  table.row({"needed", bytes_text(memory.needed()), ""});
-  table.row({"available", bytes_text(memory.available_bytes),
-             memory.needed() <= memory.available_bytes ? "it fits" : "IT DOES NOT FIT"});
-  return table.text();
-}
-
 Json architecture_json(const InspectReport& report) {
   const ModelConfig& c = report.config;
   Json::Array kinds;
@@ -166,15 +102,14 @@ Json architecture_json(const InspectReport& report) {
 
 }  // namespace
 
-Result<InspectReport> gather_report(const std::string& model, const BackendOptions& options,
-                                    int64_t max_model_len) {
-  TRY_ASSIGN(const Backend backend, make_backend(options));
-  TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(model));
+Result<InspectReport> gather_report(const ModelOptions& options) {
+  TRY_ASSIGN(const Backend backend, make_backend(options.backend));
+  TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
   InspectReport report;
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
   const Result<QuantConfig> quant = QuantConfig::parse(checkpoint.config());
   if (!quant) return quant.error().within("config.json");
-  TRY(check_context(max_model_len, config));
+  TRY(check_context(options.max_model_len, config));
   report.directory = checkpoint.directory();
   report.files = checkpoint.file_count();
   report.config = std::move(config);
@@ -184,25 +119,27 @@ Result<InspectReport> gather_report(const std::string& model, const BackendOptio
   Findings findings;
   for (const std::string& warning : checkpoint.warnings()) findings.warn(warning);
   ModelWeights unfilled;  // the plan points into it
-  TRY_ASSIGN(const LoadPlan plan,
-             plan_load(checkpoint, report.config, MtpUse::kWhenPresent, unfilled, findings));
+  TRY_ASSIGN(const LoadPlan plan, plan_load(checkpoint, report.config, MtpUse::kWhenPresent,
+                                            unfilled, findings, options.lm_head));
   report.with_mtp = plan.with_mtp;
   const KvFormat kv = backend.ops->kv_format();
   report.footprint = footprint(report.config, plan,
                                {.activations = backend.ops->activation_dtype(),
                                 .kv = kv == KvFormat::kF32 ? DType::kF32 : DType::kBF16});
-  report.memory.weight_bytes = weight_bytes_on(*backend.device, plan);
-  TRY(add_memory(backend, max_model_len, report));
+  // `pewter run` leaves the prediction layer out.
+  const int64_t weights = stored_bytes(plan, *backend.device, /*with_mtp=*/false);
+  TRY_ASSIGN(report.memory,
+             plan_model_memory(backend, report.config, weights, options.memory_options()));
   report.warnings = findings.warnings();
   return report;
 }
 
 std::string report_text(const InspectReport& report) {
-  std::string text =
-      str_cat(report.directory, ": ", report.config.model_type, ", ", report.files,
-              report.files == 1 ? " file" : " files", "\n\nArchitecture\n",
-              architecture_text(report), "\nWeights\n", weights_text(report), "\nState\n",
-              state_text(report), "\nMemory on ", report.backend, "\n", memory_text(report));
+  std::string text = str_cat(report.directory, ": ", report.config.model_type, ", ", report.files,
+                             report.files == 1 ? " file" : " files", "\n\nArchitecture\n",
+                             architecture_text(report), "\nWeights\n", weights_text(report),
+                             "\nState\n", state_text(report), "\nMemory on ", report.backend, "\n",
+                             memory_table(report.memory));
   if (!report.warnings.empty()) text += "\nWarnings\n";
   for (const std::string& warning : report.warnings) text += str_cat("  ", warning, "\n");
   return text;
@@ -220,7 +157,8 @@ Json report_json(const InspectReport& report) {
   const Footprint& bytes = report.footprint;
   Json::Array components;
   for (const ComponentBytes& row : bytes.components) components.push_back(component_json(row));
-  const MemoryReport& memory = report.memory;
+  const MemoryPlan& memory = report.memory.plan;
+  const RunnerMemory& runner = memory.runner_bytes;
   Json::Array warnings(report.warnings.begin(), report.warnings.end());
   return Json::Object{{"directory", report.directory},
                       {"files", report.files},
@@ -234,12 +172,14 @@ Json report_json(const InspectReport& report) {
                       {"memory", Json::Object{{"device", report.backend},
                                               {"context", memory.context},
                                               {"weight_bytes", memory.weight_bytes},
-                                              {"kv_bytes", memory.kv_bytes},
-                                              {"state_bytes", memory.state_bytes},
-                                              {"scratch_bytes", memory.scratch_bytes},
+                                              {"kv_bytes", runner.kv_bytes},
+                                              {"state_bytes", runner.state_bytes},
+                                              {"scratch_bytes", runner.scratch_bytes},
+                                              {"graph_bytes", runner.recorded_bytes},
                                               {"needed_bytes", memory.needed()},
-                                              {"available_bytes", memory.available_bytes},
-                                              {"fits", memory.needed() <= memory.available_bytes}}},
+                                              {"budget_bytes", memory.budget_bytes},
+                                              {"available_bytes", report.memory.memory.free},
+                                              {"fits", memory.fits()}}},
                       {"warnings", std::move(warnings)}};
 }
 

@@ -5,19 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "backend/factory.h"
-#include "checkpoint/checkpoint.h"
+#include "cli/loaded_model.h"
 #include "model/qwen35/footprint.h"
 
 namespace pewter {
-
-struct MemoryReport {
-  int64_t context = 0;  // tokens the caches below are for
-  // Without the prediction layer, which `pewter run` does not load.
-  int64_t weight_bytes = 0, kv_bytes = 0, state_bytes = 0, scratch_bytes = 0;
-  int64_t available_bytes = 0;
-  int64_t needed() const { return weight_bytes + kv_bytes + state_bytes + scratch_bytes; }
-};
 
 struct InspectReport {
   std::string directory, quantisation, backend;
@@ -25,14 +16,13 @@ struct InspectReport {
   ModelConfig config;
   bool with_mtp = false;
   Footprint footprint;
-  MemoryReport memory;
+  MemoryReport memory;  // without the prediction layer, which `pewter run` does not load
   std::vector<std::string> warnings;
 };
 
-// max_model_len 0: the context `pewter run` would choose. Errors: everything that is wrong with the
+// The options are those of `pewter run`. Errors: everything that is wrong with the
 // checkpoint's headers and config.
-Result<InspectReport> gather_report(const std::string& model, const BackendOptions& backend,
-                                    int64_t max_model_len);
+Result<InspectReport> gather_report(const ModelOptions& options);
 
 std::string report_text(const InspectReport& report);
 Json report_json(const InspectReport& report);

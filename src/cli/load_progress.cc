@@ -25,6 +25,11 @@ void LoadProgress::clear() {
   drawn_ = false;
 }
 
+void LoadProgress::plan(const MemoryReport& report) {
+  if (quiet_) return;
+  write_text(STDERR_FILENO, str_cat("Memory on ", report.device, "\n", memory_table(report)));
+}
+
 void LoadProgress::update(int64_t done_bytes, int64_t total_bytes) {
   if (!bar_) return;
   const auto done = static_cast<double>(done_bytes), total = static_cast<double>(total_bytes);

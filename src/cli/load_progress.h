@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "cli/memory_report.h"
 #include "model/qwen35/load.h"
 
 namespace pewter {
@@ -16,6 +17,8 @@ class LoadProgress {
   LoadProgress(std::string name, bool quiet);
   ~LoadProgress();  // clears a bar that an error left behind
 
+  // What it will take, before it is read.
+  void plan(const MemoryReport& report);
   // Any thread, one at a time.
   void update(int64_t done_bytes, int64_t total_bytes);
   // The model is ready.

@@ -8,9 +8,6 @@ namespace pewter {
 namespace {
 
 constexpr int64_t kTemplateLimit = int64_t{4} << 20;
-// Of the memory that is left after the weights, what caches may take when nobody said how long the
-// context shall be. The rest is for activations and for the machine.
-constexpr double kCacheShare = 0.8;
 
 // The file that was asked for, chat_template.jinja, or else the template inside
 // tokenizer_config.json.
@@ -51,51 +48,21 @@ std::vector<uint32_t> mask_of(const Tokenizer& tokenizer, int64_t limit, int64_t
   return mask;
 }
 
-// Context, cache and sequences, as asked for or as memory allows.
-Result<EngineOptions> engine_options(const ModelOptions& options, const LoadedModel& loaded) {
-  const ModelConfig& config = loaded.model.config;
-  EngineOptions engine{.runner = options.runner, .max_waiting = options.max_waiting};
-  engine.vocab_limit = std::min<int64_t>(loaded.tokenizer.vocab_size(), config.vocab_size);
-  engine.token_mask = mask_of(loaded.tokenizer, engine.vocab_limit, config.vocab_size);
-
-  RunnerOptions& runner = engine.runner;
-  const int64_t available = loaded.backend.device->available_bytes();
-  const auto plan = [&](int64_t tokens) {
-    RunnerOptions sized = runner;
-    sized.cache_tokens = tokens;
-    return ModelRunner::plan(loaded.model, *loaded.backend.device, *loaded.backend.ops, sized);
-  };
-  const auto bytes = [&](int64_t tokens) {
-    const ModelRunner::MemoryPlan sized = plan(tokens);
-    return sized.kv_bytes + sized.state_bytes;
-  };
-  // States come before caches: a sequence without one cannot run at all.
-  while (runner.max_sequences > 1 && plan(kPageTokens).state_bytes > available / 2)
-    runner.max_sequences /= 2;
-
-  int64_t context = options.max_model_len;
-  if (options.cache_bytes > 0) {
-    runner.cache_tokens =
-        options.cache_bytes / std::max<int64_t>(plan(kPageTokens).kv_bytes, 1) * kPageTokens;
-    if (runner.cache_tokens < std::max(context, kPageTokens))
-      return Error{
-          ErrorCode::kInvalidArgument,
-          str_cat("--kv-cache-memory-bytes: ", options.cache_bytes, " hold ", runner.cache_tokens,
-                  " tokens, not the ", std::max(context, kPageTokens), " of one sequence")};
-    if (context == 0)
-      context = std::min({config.max_positions, kDefaultContext, runner.cache_tokens});
-  } else {
-    if (context == 0) context = choose_context(config.max_positions, available, bytes);
-    runner.cache_tokens = choose_cache(context, runner.max_sequences, available, bytes);
-  }
-  engine.max_context = context;
-  return engine;
+// The plan of a checkpoint whose weights are not loaded yet.
+Result<MemoryReport> plan_checkpoint(const ModelOptions& options, const Backend& backend,
+                                     const Checkpoint& checkpoint, const ModelConfig& config) {
+  ModelWeights unfilled;  // the plan points into it
+  Findings findings;      // warnings are those of loading
+  TRY_ASSIGN(const LoadPlan plan,
+             plan_load(checkpoint, config, options.mtp, unfilled, findings, options.lm_head));
+  return plan_model_memory(backend, config, stored_bytes(plan, *backend.device),
+                           options.memory_options());
 }
 
 }  // namespace
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& options,
-                                                       const Progress& progress) {
+                                                       const LoadHooks& hooks) {
   TRY_ASSIGN(Backend backend, make_backend(options.backend));
   TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
@@ -107,10 +74,14 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   TRY_ASSIGN(GenerationDefaults defaults, GenerationDefaults::load(directory));
   std::vector<int32_t> stops = stop_set(defaults, tokenizer, config);
 
-  TRY_ASSIGN(
-      LoadedWeights loaded_weights,
-      load_weights(checkpoint, config, *backend.device,
-                   {.threads = options.backend.threads, .mtp = options.mtp, .progress = progress}));
+  TRY_ASSIGN(const MemoryReport memory, plan_checkpoint(options, backend, checkpoint, config));
+  TRY(check_fits(options.model, memory));
+  if (hooks.on_plan) hooks.on_plan(memory);
+  TRY_ASSIGN(LoadedWeights loaded_weights, load_weights(checkpoint, config, *backend.device,
+                                                        {.threads = options.backend.threads,
+                                                         .mtp = options.mtp,
+                                                         .head = options.lm_head,
+                                                         .progress = hooks.progress}));
   TRY_ASSIGN(Qwen35Model model, Qwen35Model::make(*backend.device, std::move(config),
                                                   std::move(loaded_weights.weights)));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel{.directory = directory,
@@ -121,7 +92,12 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
                                                       .stop_ids = std::move(stops),
                                                       .backend = std::move(backend),
                                                       .model = std::move(model)});
-  TRY_ASSIGN(const EngineOptions engine, engine_options(options, *loaded));
+  EngineOptions engine{.runner = memory.plan.runner,
+                       .max_context = memory.plan.context,
+                       .max_waiting = options.max_waiting};
+  const int64_t vocab_size = loaded->model.config.vocab_size;
+  engine.vocab_limit = std::min<int64_t>(loaded->tokenizer.vocab_size(), vocab_size);
+  engine.token_mask = mask_of(loaded->tokenizer, engine.vocab_limit, vocab_size);
   TRY_ASSIGN(loaded->engine,
              Engine::make(loaded->model, *loaded->backend.device, *loaded->backend.ops, engine));
   return loaded;
@@ -156,22 +132,6 @@ Status check_context(int64_t max_model_len, const ModelConfig& config) {
   return Error{ErrorCode::kInvalidArgument,
                str_cat("--max-model-len: ", max_model_len, " is more than the ",
                        config.max_positions, " tokens this model was made for")};
-}
-
-int64_t choose_cache(int64_t context, int64_t sequences, int64_t available_bytes,
-                     const std::function<int64_t(int64_t tokens)>& cache_bytes) {
-  const double budget = kCacheShare * static_cast<double>(available_bytes);
-  while (sequences > 1 && static_cast<double>(cache_bytes(context * sequences)) > budget)
-    --sequences;
-  return context * sequences;
-}
-
-int64_t choose_context(int64_t model_positions, int64_t available_bytes,
-                       const std::function<int64_t(int64_t tokens)>& cache_bytes) {
-  const double budget = kCacheShare * static_cast<double>(available_bytes);
-  int64_t tokens = std::min(model_positions, kDefaultContext);
-  while (tokens > kPageTokens && static_cast<double>(cache_bytes(tokens)) > budget) tokens /= 2;
-  return tokens;
 }
 
 }  // namespace pewter

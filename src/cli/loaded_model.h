@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/factory.h"
+#include "cli/memory_report.h"
 #include "engine/engine.h"
 #include "engine/generation_defaults.h"
 #include "model/qwen35/load.h"
@@ -18,18 +19,22 @@
 
 namespace pewter {
 
-// Without --max-model-len: the context an engine gets when model and memory have more to give.
-inline constexpr int64_t kDefaultContext = 32768;
-
 struct ModelOptions {
   std::string model;
   BackendOptions backend;
-  int64_t max_model_len = 0;  // tokens of prompt and output; 0: chosen by choose_context
+  LmHead lm_head = LmHead::kAsStored;
+  MemoryLimits memory;
+  int64_t max_model_len = 0;  // tokens of prompt and output; 0: chosen, kLongestContext
   RunnerOptions runner;       // cache_tokens is set by load; max_sequences may be lowered
-  int64_t cache_bytes = 0;    // KV cache, all sequences together; 0: chosen by choose_cache
+  int64_t cache_bytes = 0;    // KV cache, all sequences together; 0: chosen
   int64_t max_waiting = EngineOptions().max_waiting;
   std::string chat_template;   // a file to use in place of the model's own; "": none
   MtpUse mtp = MtpUse::kSkip;  // nothing drafts with it yet
+
+  MemoryOptions memory_options() const {
+    return {
+        .limits = memory, .context = max_model_len, .cache_bytes = cache_bytes, .runner = runner};
+  }
 };
 
 // What a chat template is given.
@@ -39,13 +44,18 @@ struct ChatPrompt {
   std::optional<bool> thinking;  // enable_thinking; unset: the template's own way
 };
 
-struct LoadedModel {
+struct LoadHooks {
   // Bytes read so far, and in all; called from loading threads, one at a time.
-  using Progress = std::function<void(int64_t done, int64_t total)>;
+  std::function<void(int64_t done, int64_t total)> progress = {};
+  std::function<void(const MemoryReport&)> on_plan = {};  // it fits, and loading begins
+};
+
+struct LoadedModel {
   // Errors name the file and what is wrong with it; kResourceExhausted when memory is too small.
-  // Small files are read first, so that their faults show before gigabytes have been read.
+  // Small files are read and memory is planned first, so that faults show before gigabytes have
+  // been read.
   static Result<std::unique_ptr<LoadedModel>> load(const ModelOptions& options,
-                                                   const Progress& progress);
+                                                   const LoadHooks& hooks);
 
   // The prompt of a chat, up to where the model goes on. Error: kInvalidArgument, the template's
   // own message; kNotFound when the model has no template.
@@ -69,15 +79,5 @@ std::vector<int32_t> stop_set(const GenerationDefaults& defaults, const Tokenize
 
 // Error: kInvalidArgument when it is more than the model's positions.
 Status check_context(int64_t max_model_len, const ModelConfig& config);
-
-// The KV cache's tokens when nobody said how many: a whole context for each sequence, or for as
-// many as fit into most of the memory that is left; at least one.
-int64_t choose_cache(int64_t context, int64_t sequences, int64_t available_bytes,
-                     const std::function<int64_t(int64_t tokens)>& cache_bytes);
-
-// The largest context not above the model's and kDefaultContext whose caches fit into most of the
-// memory that is left, found by halving.
-int64_t choose_context(int64_t model_positions, int64_t available_bytes,
-                       const std::function<int64_t(int64_t tokens)>& cache_bytes);
 
 }  // namespace pewter

@@ -110,9 +110,10 @@ Status require_utf8(const char* what, std::string_view text) {
 Result<std::unique_ptr<LoadedModel>> RunCommand::load() {
   const Stopwatch watch;
   LoadProgress progress(model_flags_.model, quiet_ || json_);
-  Result<std::unique_ptr<LoadedModel>> model =
-      LoadedModel::load(model_flags_.model_options(),
-                        [&progress](int64_t done, int64_t total) { progress.update(done, total); });
+  Result<std::unique_ptr<LoadedModel>> model = LoadedModel::load(
+      model_flags_.model_options(),
+      {.progress = [&progress](int64_t done, int64_t total) { progress.update(done, total); },
+       .on_plan = [&progress](const MemoryReport& plan) { progress.plan(plan); }});
   if (!model) return model;
   progress.finish((*model)->report);
   if (!quiet_)

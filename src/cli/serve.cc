@@ -104,9 +104,10 @@ class ServeCommand final : public Command {
 
 Result<std::unique_ptr<LoadedModel>> ServeCommand::load() {
   LoadProgress progress(flags_.model.model, /*quiet=*/false);
-  Result<std::unique_ptr<LoadedModel>> loaded =
-      LoadedModel::load(flags_.model_options(),
-                        [&progress](int64_t done, int64_t total) { progress.update(done, total); });
+  Result<std::unique_ptr<LoadedModel>> loaded = LoadedModel::load(
+      flags_.model_options(),
+      {.progress = [&progress](int64_t done, int64_t total) { progress.update(done, total); },
+       .on_plan = [&progress](const MemoryReport& plan) { progress.plan(plan); }});
   if (!loaded) return loaded;
   progress.finish((*loaded)->report);
   for (const std::string& warning : (*loaded)->report.warnings) LOG_WARNING(warning);

@@ -1,6 +1,5 @@
 #include "cli/serve_flags.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -12,25 +11,6 @@ namespace pewter {
 namespace {
 
 using server::Fields;
-
-// 4294967296, 4g, 512m.
-std::optional<int64_t> parse_bytes(const std::string& text) {
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || !(number > 0)) return std::nullopt;
-  const std::string unit(rest, end);
-  if (unit == "g" || unit == "G")
-    number *= 1 << 30;
-  else if (unit == "m" || unit == "M")
-    number *= 1 << 20;
-  else if (unit == "k" || unit == "K")
-    number *= 1 << 10;
-  else if (!unit.empty())
-    return std::nullopt;
-  if (!(number < 1e18)) return std::nullopt;
-  return static_cast<int64_t>(number);
-}
 
 // A flag whose value is a JSON object; null without the flag.
 Result<Json> json_flag(const char* flag, const std::optional<std::string>& text) {
@@ -83,9 +63,6 @@ void ServeFlags::declare(Flags& flags) {
   flags.option("--max-num-seqs", "N", max_sequences, "Requests that run at once (default 8)");
   flags.option("--max-num-batched-tokens", "N", chunk_rows,
                "Tokens of a prompt read in one step, a multiple of 64 (default 512)");
-  flags.option("--kv-cache-memory-bytes", "N", cache_bytes,
-               "Size of the KV cache, such as 4g (default: a context for each request, as memory "
-               "allows)");
   flags.option("--max-queue", "N", max_waiting,
                "Requests that may wait; more are answered 429 (default 256)");
   flags.group("Chats");
@@ -129,9 +106,6 @@ Status ServeFlags::check() const {
   if (chunk_rows && *chunk_rows % 64 != 0)
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("--max-num-batched-tokens: ", *chunk_rows, " is no multiple of 64")};
-  if (cache_bytes && !parse_bytes(*cache_bytes))
-    return Error{ErrorCode::kInvalidArgument, str_cat("--kv-cache-memory-bytes: \"", *cache_bytes,
-                                                      "\" is no size (4294967296, 4g)")};
   if (!is_one_of(reasoning_field, {"both", "reasoning", "reasoning_content"}))
     return Error{ErrorCode::kInvalidArgument,
                  "--reasoning-field: want both, reasoning or reasoning_content"};
@@ -151,7 +125,6 @@ ModelOptions ServeFlags::model_options() const {
   options.runner.chunk_rows = chunk_rows.value_or(options.runner.chunk_rows);
   options.max_waiting = max_waiting.value_or(options.max_waiting);
   options.chat_template = chat_template.value_or("");
-  if (cache_bytes) options.cache_bytes = parse_bytes(*cache_bytes).value_or(0);  // checked
   return options;
 }
 

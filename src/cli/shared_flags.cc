@@ -1,11 +1,34 @@
 #include "cli/shared_flags.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace pewter {
 namespace {
 
 constexpr int64_t kMostThreads = 1024;
+constexpr float kMostGigabytes = 1e6f;
+
+// 4294967296, 4g, 512m.
+std::optional<int64_t> parse_bytes(const std::string& text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || !(number > 0)) return std::nullopt;
+  const std::string unit(rest, end);
+  if (unit == "g" || unit == "G")
+    number *= 1 << 30;
+  else if (unit == "m" || unit == "M")
+    number *= 1 << 20;
+  else if (unit == "k" || unit == "K")
+    number *= 1 << 10;
+  else if (!unit.empty())
+    return std::nullopt;
+  if (!(number < 1e18)) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+static_assert(Flags::kAuto == kLongestContext);
 
 }  // namespace
 
@@ -25,16 +48,46 @@ void ModelFlags::declare_backend(Flags& flags) {
   flags.group("Model");
   flags.option("--device", "NAME", device, "auto, cuda, cpu or cpu-reference");
   flags.option("--threads", "N", threads, "CPU threads (default: all that are free to use)");
-  flags.token_count("--max-model-len", max_model_len,
-                    "Prompt and answer together (default: up to 32k, as memory allows)");
+  flags.option(
+      "--lm-head", "NAME", lm_head,
+      str_cat("The output head: int8, or bf16, which is as stored (default ", kDefaultLmHead, ")"));
+  flags.token_count_or_auto("--max-model-len", max_model_len,
+                            "Prompt and answer together; auto: the longest that fits (default: up "
+                            "to 32k, as memory allows)");
+  flags.option("--kv-cache-memory-bytes", "N", cache_bytes,
+               "Size of the KV cache, such as 4g (default: a context for each request, as memory "
+               "allows)");
+  flags.option("--gpu-memory-utilization", "R", gpu_memory_utilization,
+               "Share of the GPU's memory that may be in use, others' included (default 0.9)");
+  flags.option("--memory-gb", "N", memory_gb,
+               "On the CPU: gigabytes to plan with (default: what is free, less a tenth or one)");
 }
 
-Status ModelFlags::check() const { return check_range("--threads", threads, 1, kMostThreads); }
+Status ModelFlags::check() const {
+  TRY(check_range("--threads", threads, 1, kMostThreads));
+  if (lm_head != "int8" && lm_head != "bf16")
+    return Error{ErrorCode::kInvalidArgument, "--lm-head: want int8 or bf16"};
+  if (cache_bytes && !parse_bytes(*cache_bytes))
+    return Error{ErrorCode::kInvalidArgument, str_cat("--kv-cache-memory-bytes: \"", *cache_bytes,
+                                                      "\" is no size (4294967296, 4g)")};
+  if (gpu_memory_utilization && !(*gpu_memory_utilization > 0 && *gpu_memory_utilization <= 1))
+    return Error{
+        ErrorCode::kInvalidArgument,
+        str_cat("--gpu-memory-utilization: ", *gpu_memory_utilization, " is outside (0, 1]")};
+  if (memory_gb && !(*memory_gb > 0 && *memory_gb <= kMostGigabytes))
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("--memory-gb: ", *memory_gb, " is outside (0, ", kMostGigabytes, "]")};
+  return {};
+}
 
 ModelOptions ModelFlags::model_options() const {
   return {.model = model,
           .backend = {.device = device, .threads = static_cast<int>(threads.value_or(0))},
-          .max_model_len = max_model_len.value_or(0)};
+          .lm_head = lm_head == "int8" ? LmHead::kInt8 : LmHead::kAsStored,
+          .memory = {.gpu_utilization = gpu_memory_utilization.value_or(0.9f),
+                     .host_bytes = static_cast<int64_t>(1e9 * memory_gb.value_or(0))},
+          .max_model_len = max_model_len.value_or(0),
+          .cache_bytes = cache_bytes ? parse_bytes(*cache_bytes).value_or(0) : 0};
 }
 
 void SamplingFlags::declare(Flags& flags) {

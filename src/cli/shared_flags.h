@@ -9,13 +9,18 @@
 
 namespace pewter {
 
+// Halves what the head of a token reads; what it costs: docs/numerics.md.
+inline constexpr const char* kDefaultLmHead = "int8";
+
 // Error: "--port: 70000 is outside [0, 65535]", when the flag is there and its value is not.
 Status check_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
                    int64_t most);
 
 struct ModelFlags {
-  std::string model, device = "auto";
+  std::string model, device = "auto", lm_head = kDefaultLmHead;
   std::optional<int64_t> threads, max_model_len;
+  std::optional<float> gpu_memory_utilization, memory_gb;
+  std::optional<std::string> cache_bytes;
 
   void declare_model(Flags& flags);    // the positional MODEL
   void declare_backend(Flags& flags);  // the rest

@@ -9,6 +9,30 @@ int64_t max_step_rows(const RunnerOptions& options) {
   return std::max(options.chunk_rows, options.max_sequences * options.decode_rows);
 }
 
+// Sizes that follow from a model and the options.
+struct Sizes {
+  int64_t rows, sequences, logits_rows, pages;
+  ActivationStore::Sizes activations;
+  OpsLimits limits;
+  // Arrays of the batch, in the order make_batch writes them.
+  int64_t batch_words() const {
+    return rows * 6 + (sequences + 1) + sequences * (4 + pages) + logits_rows;
+  }
+
+  Sizes(const Qwen35Model& model, const RunnerOptions& options)
+      : rows(max_step_rows(options)),
+        sequences(options.max_sequences),
+        logits_rows(std::max(options.logits_rows, sequences * options.decode_rows)),
+        pages(pages_for(options.cache_tokens)),
+        activations{.rows = rows,
+                    .logits_rows = logits_rows,
+                    .taps = static_cast<int64_t>(model.taps.size())},
+        limits(model.limits(rows, sequences, logits_rows)) {
+    limits.decode_rows = options.decode_rows;
+    limits.cache_positions = pages * kPageTokens;
+  }
+};
+
 Status in_range(const char* field, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return {};
   return Error{ErrorCode::kInvalidArgument,
@@ -17,13 +41,17 @@ Status in_range(const char* field, int64_t value, int64_t most) {
 
 }  // namespace
 
-ModelRunner::MemoryPlan ModelRunner::plan(const Qwen35Model& model, const Device& device,
-                                          const Ops& ops, const RunnerOptions& options) {
+RunnerMemory ModelRunner::memory(const Qwen35Model& model, const Device& device, const Ops& ops,
+                                 const RunnerOptions& options) {
   const KvCache::Format format{.keys = ops.kv_format(), .values = ops.kv_format()};
-  return {.kv_bytes = pages_for(options.cache_tokens) *
-                      KvCache::page_bytes(device, model.config, format, model.kv_layers()),
-          .state_bytes = options.max_sequences *
-                         RecurrentState::slot_bytes(model.config, ops.activation_dtype())};
+  const Sizes sizes(model, options);
+  const DType activation = ops.activation_dtype();
+  return {.kv_bytes =
+              sizes.pages * KvCache::page_bytes(device, model.config, format, model.kv_layers()),
+          .state_bytes = sizes.sequences * RecurrentState::slot_bytes(model.config, activation),
+          .scratch_bytes = ActivationStore::bytes_of(model.config, activation, sizes.activations) +
+                           ops.scratch_bytes(sizes.limits) + sizes.batch_words() * 4,
+          .recorded_bytes = device.recorded_bytes()};
 }
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::make(const Qwen35Model& model, Device& device,
@@ -41,26 +69,18 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::make(const Qwen35Model& model,
 }
 
 Status ModelRunner::allocate() {
-  const int64_t rows = max_step_rows(options_), sequences = options_.max_sequences;
-  const int64_t logits_rows = std::max(options_.logits_rows, sequences * options_.decode_rows);
+  const Sizes sizes(model_, options_);
+  const int64_t rows = sizes.rows, sequences = sizes.sequences, logits_rows = sizes.logits_rows;
   const KvCache::Format format{.keys = ops_.kv_format(), .values = ops_.kv_format()};
   const DType activation = ops_.activation_dtype();
-  TRY_ASSIGN(pool_.kv, KvCache::make(device_, model_.config, format, model_.kv_layers(),
-                                     pages_for(options_.cache_tokens)));
+  TRY_ASSIGN(pool_.kv,
+             KvCache::make(device_, model_.config, format, model_.kv_layers(), sizes.pages));
   TRY_ASSIGN(pool_.recurrent, RecurrentState::make(device_, model_.config, activation, sequences));
-  TRY_ASSIGN(store_, ActivationStore::make(device_, model_.config, activation,
-                                           {.rows = rows,
-                                            .logits_rows = logits_rows,
-                                            .taps = static_cast<int64_t>(model_.taps.size())}));
+  TRY_ASSIGN(store_, ActivationStore::make(device_, model_.config, activation, sizes.activations));
   act_ = store_.all;
-  OpsLimits limits = model_.limits(rows, sequences, logits_rows);
-  limits.decode_rows = options_.decode_rows;
-  limits.cache_positions = pages_for(options_.cache_tokens) * kPageTokens;
-  TRY(ops_.reserve(limits));
+  TRY(ops_.reserve(sizes.limits));
 
-  // Arrays of the batch, in the order make_batch writes them.
-  const int64_t stride = pages_for(options_.cache_tokens);
-  const int64_t words = rows * 6 + (sequences + 1) + sequences * (4 + stride) + logits_rows;
+  const int64_t stride = sizes.pages, words = sizes.batch_words();
   staging_.resize(static_cast<size_t>(words));
   TRY_ASSIGN(batch_memory_, device_.allocate(words * 4));
   const auto* at = reinterpret_cast<const int32_t*>(batch_memory_.data());

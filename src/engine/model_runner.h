@@ -28,14 +28,19 @@ struct SequenceRows {
   LogitsWanted logits = LogitsWanted::kLast;
 };
 
+// What a runner takes beside the weights.
+struct RunnerMemory {
+  int64_t kv_bytes = 0, state_bytes = 0;
+  int64_t scratch_bytes = 0;   // activations, scratch of the ops, the batch
+  int64_t recorded_bytes = 0;  // steps recorded for replay
+  int64_t total() const { return kv_bytes + state_bytes + scratch_bytes + recorded_bytes; }
+};
+
 class ModelRunner {
  public:
-  // The memory a runner takes beside the weights.
-  struct MemoryPlan {
-    int64_t kv_bytes = 0, state_bytes = 0;
-  };
-  static MemoryPlan plan(const Qwen35Model& model, const Device& device, const Ops& ops,
-                         const RunnerOptions& options);
+  // Needs the model's config alone, not its weights.
+  static RunnerMemory memory(const Qwen35Model& model, const Device& device, const Ops& ops,
+                             const RunnerOptions& options);
   // model, device and ops outlive the runner. Errors: kInvalidArgument (options),
   // kResourceExhausted.
   static Result<std::unique_ptr<ModelRunner>> make(const Qwen35Model& model, Device& device,

@@ -28,14 +28,24 @@ void Activations::narrow(int64_t rows, int64_t logits_rows, Activations& to) con
   for (size_t i = 0; i < taps.size(); ++i) to.taps[i] = first(taps[i]);
 }
 
+int64_t ActivationStore::bytes_of(const ModelConfig& config, DType activation, Sizes sizes) {
+  return lay_out(nullptr, config, activation, sizes)->bytes;
+}
+
 Result<ActivationStore> ActivationStore::make(Device& device, const ModelConfig& config,
                                               DType activation, Sizes sizes) {
+  return lay_out(&device, config, activation, sizes);
+}
+
+Result<ActivationStore> ActivationStore::lay_out(Device* device, const ModelConfig& config,
+                                                 DType activation, Sizes sizes) {
   ActivationStore store;
   const int64_t m = sizes.rows, hidden = config.hidden_size, top_k = config.experts_per_token;
   // A new buffer of the largest of these shapes' bytes.
   const auto allocate = [&](int64_t bytes) -> Result<std::byte*> {
-    TRY_ASSIGN(Buffer buffer, device.allocate(bytes));
     store.bytes += bytes;
+    if (device == nullptr) return nullptr;
+    TRY_ASSIGN(Buffer buffer, device->allocate(bytes));
     store.buffers.push_back(std::move(buffer));
     return store.buffers.back().data();
   };

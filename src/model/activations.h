@@ -45,8 +45,15 @@ struct ActivationStore {
   struct Sizes {
     int64_t rows = 0, logits_rows = 0, taps = 0;
   };
+  // Bytes make() will take.
+  static int64_t bytes_of(const ModelConfig& config, DType activation, Sizes sizes);
   static Result<ActivationStore> make(Device& device, const ModelConfig& config, DType activation,
                                       Sizes sizes);
+
+ private:
+  // Without a device only the bytes are counted.
+  static Result<ActivationStore> lay_out(Device* device, const ModelConfig& config,
+                                         DType activation, Sizes sizes);
 };
 
 }  // namespace pewter

@@ -2,6 +2,7 @@
 
 #include "tensor/formats/fp8_block128.h"
 #include "tensor/formats/int4_group128.h"
+#include "tensor/formats/int8_row.h"
 
 namespace pewter {
 namespace {
@@ -29,6 +30,8 @@ PartBytes part_bytes(const WeightSpec& spec) {
               .scales = groups * dtype_bytes(spec.scale_dtype),
               .zeros = spec.has_zeros ? groups : 0};
     }
+    case WeightFormat::kInt8Row:
+      return {.values = elements, .scales = spec.count * spec.n * 4};
   }
   return {};
 }
@@ -69,6 +72,10 @@ Result<WeightMatrix> make_canonical_weight(const WeightSpec& spec) {
       w.scales = {scales, spec.scale_dtype, {spec.count, spec.n, spec.k / kInt4Group}};
       if (spec.has_zeros) w.zeros = {zeros, DType::kU8, {spec.count, spec.n, spec.k / kInt4Group}};
       break;
+    case WeightFormat::kInt8Row:
+      w.values = {values, DType::kI8, {spec.count, spec.n, spec.k}};
+      w.scales = {scales, DType::kF32, {spec.count, spec.n}};
+      break;
   }
   w.storage = std::make_shared<const Buffer>(std::move(buffer));
   return w;
@@ -90,6 +97,9 @@ void decode_row(const WeightMatrix& w, int64_t index, int64_t row, float* out) {
       return;
     case WeightFormat::kInt4Group128:
       decode_int4_row(w, index, row, out);
+      return;
+    case WeightFormat::kInt8Row:
+      decode_int8_row(w, index, row, out);
       return;
   }
 }

@@ -10,10 +10,12 @@
 //   fp8_block128   [count, n, k] E4M3       [count, ⌈n/128⌉, ⌈k/128⌉] BF16|F32  –
 //   int4_group128  [count, n, k/2] U8       [count, n, k/128] F16|BF16|F32      [count, n, k/128]
 //   U8, or undefined
+//   int8_row       [count, n, k] I8                     [count, n] F32                      –
 //
 // int4: input 2j sits in the low nibble of byte j, 2j+1 in the high one; W = (code − zero)·scale,
-// zero = 8 when zeros is undefined; scales are signed. fp8: W = e4m3(value)·scale. Each has its
-// reference decoder in formats/ and a page in docs/formats/.
+// zero = 8 when zeros is undefined; scales are signed. fp8: W = e4m3(value)·scale. int8_row: W =
+// value·scale; no file has it, a loader makes it. Each has its reference decoder in formats/ and a
+// page in docs/formats/.
 #pragma once
 
 #include <memory>
@@ -23,10 +25,11 @@
 
 namespace pewter {
 
-enum class WeightFormat : uint8_t { kF32, kF16, kBF16, kFp8Block128, kInt4Group128 };
+enum class WeightFormat : uint8_t { kF32, kF16, kBF16, kFp8Block128, kInt4Group128, kInt8Row };
 
 constexpr std::string_view weight_format_name(WeightFormat format) {
-  constexpr std::string_view kNames[] = {"f32", "f16", "bf16", "fp8_block128", "int4_group128"};
+  constexpr std::string_view kNames[] = {"f32",          "f16",           "bf16",
+                                         "fp8_block128", "int4_group128", "int8_row"};
   return kNames[static_cast<int>(format)];
 }
 

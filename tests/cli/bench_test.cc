@@ -76,7 +76,7 @@ TEST(Bench, MakesAShapeAndCountsItsExperts) {
   EXPECT_EQ(json.find("shape")->as_string(), "third");
   EXPECT_EQ(json.find("format")->as_string(), "int4");
   EXPECT_EQ(json.find("formats")->find("routed_experts")->as_string(), "int4_group128");
-  EXPECT_EQ(json.find("formats")->find("lm_head")->as_string(), "bf16");
+  EXPECT_EQ(json.find("formats")->find("lm_head")->as_string(), "int8_row");
   // Eight rows choose 42 of 64 experts when they choose evenly.
   EXPECT_NEAR(number(json, "distinct_experts"), 42, 8);
   const Json& step = *json.find("step_bytes");
@@ -106,7 +106,7 @@ TEST(Bench, RefusesNonsense) {
       {{"decode"}, 2, "neither a MODEL nor a --shape"},
       {{"decode", "x", "--shape", "third"}, 2, "exclude each other"},
       {{"decode", "x", "--format", "int4"}, 2, "belong to --shape"},
-      {{"decode", "x", "--head", "int4"}, 2, "belong to --shape"},
+      {{"decode", "x", "--head", "int4"}, 2, "--lm-head: of a MODEL"},
       {{"decode", "x", "--unique-layers", "4"}, 2, "belong to --shape"},
       {{"prefill", "--shape", "third", "--rows", "2"}, 2, "belong to decode"},
       {{"prefill", "--shape", "third", "--sequences", "2"}, 2, "belong to decode"},
@@ -123,7 +123,9 @@ TEST(Bench, RefusesNonsense) {
       {{"decode", "--shape", "third", "--unique-layers", "17"}, 1, "--unique-layers: 17 of 16"},
       {{"decode", "--shape", "third", "--unique-layers", "3"}, 1, "no full attention layer"},
       {{"decode", "--shape", "third", "--depth", "262144"}, 1, "262208 positions"},
-      {{"decode", "--shape", "qwen3.5-0.8b", "--head", "int4"}, 1, "--head: "},
+      {{"decode", "--shape", "qwen3.5-0.8b", "--lm-head", "int4"}, 1, "--lm-head: "},
+      {{"decode", "--shape", "third", "--lm-head", "int5"}, 1, "\"int5\" is none of bf16, int8"},
+      {{"decode", "x", "--lm-head", "fp8"}, 2, "--lm-head: of a MODEL"},
       {{"decode", "/nonexistent"}, 1, "/nonexistent"},
   };
   for (const Refusal& refusal : refusals) {
@@ -140,7 +142,7 @@ TEST(Bench, RefusesWhatDoesNotFitWithTheNumbers) {
                                       "--sequences", "1024", "--depth", "200000"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("--shape qwen3.5-122b --format bf16 needs "));
-  EXPECT_THAT(result.err, HasSubstr("(weights 244 GB"));
+  EXPECT_THAT(result.err, HasSubstr("(weights 243 GB"));
   EXPECT_THAT(result.err, HasSubstr("there is "));
 }
 

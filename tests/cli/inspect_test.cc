@@ -49,6 +49,19 @@ TEST(Inspect, SaysTheSameAsJson) {
   EXPECT_TRUE(json.find("memory")->find("fits")->as_bool());
 }
 
+TEST(Inspect, CountsTheHeadThatIsAskedFor) {
+  const auto head_bytes = [](const char* head) {
+    const ProgramResult result =
+        run_program({"inspect", demo_model(), "--json", "--lm-head", head});
+    const Json json = Json::parse(result.out).value();
+    for (const Json& component : json.find("components")->as_array())
+      if (component.find("component")->as_string() == "lm_head")
+        return component.find("token_bytes")->as_integer();
+    return int64_t{0};
+  };
+  EXPECT_LT(head_bytes("int8"), 0.6 * static_cast<double>(head_bytes("bf16")));
+}
+
 TEST(Inspect, ListsTheFaultsOfABrokenCheckpoint) {
   DemoCopy copy;
   const std::string name = "model-00002-of-00002.safetensors";

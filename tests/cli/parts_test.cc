@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli/loaded_model.h"
+#include "cli/memory_report.h"
 #include "cli/shared_flags.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -13,6 +14,7 @@ namespace pewter::cli_test {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 TEST(StopSet, IsTheUnionOfAllThreeFiles) {
   const Tokenizer tokenizer = Tokenizer::load(demo_model()).value();  // <|im_end|> is 4002
@@ -25,19 +27,70 @@ TEST(StopSet, IsTheUnionOfAllThreeFiles) {
   EXPECT_THAT(stop_set(defaults, tokenizer, config), ElementsAre(17, 4000, 4002));
 }
 
-TEST(ChooseContext, HalvesUntilItFits) {
-  const auto thousand_each = [](int64_t tokens) { return tokens * 1000; };
-  EXPECT_EQ(choose_context(262144, int64_t{1} << 40, thousand_each), kDefaultContext);
-  EXPECT_EQ(choose_context(8192, int64_t{1} << 40, thousand_each), 8192);
-  EXPECT_EQ(choose_context(8192, 5'200'000, thousand_each), 4096);
-  EXPECT_EQ(choose_context(8192, 0, thousand_each), kPageTokens);
+// 100 GB of weights; 100 kB a position, 1 GB a state, 2 GB beside them.
+MemoryReport planned(const DeviceMemory& memory, const MemoryOptions& options) {
+  const bool host = memory.kind == MemoryKind::kHost;
+  return plan_model_memory(host ? "cpu" : "cuda", memory, 262144, 100'000'000'000, options,
+                           [](const RunnerOptions& runner) {
+                             return RunnerMemory{
+                                 .kv_bytes = pages_for(runner.cache_tokens) * kPageTokens * 100'000,
+                                 .state_bytes = runner.max_sequences * 1'000'000'000,
+                                 .scratch_bytes = 1'500'000'000,
+                                 .recorded_bytes = 500'000'000};
+                           })
+      .value();
+}
+constexpr int64_t kGb = 1'000'000'000;
+
+TEST(MemoryReport, ATableOfAGpu) {
+  const MemoryReport report = planned(
+      {.total = 141 * kGb, .free = 139 * kGb, .kind = MemoryKind::kDevice}, {.context = 65536});
+  EXPECT_EQ(memory_table(report),
+            "  weights           100 GB\n"
+            "  keys and values  6.55 GB  65 536 tokens of context\n"
+            "  recurrent state  1.00 GB  one sequence, with its tape\n"
+            "  scratch          1.50 GB  of one step\n"
+            "  graphs            500 MB  recorded steps\n"
+            "  -------------------------------------------------------------------\n"
+            "  needed            110 GB  it fits\n"
+            "  budget            125 GB  up to 0.90 of 141 GB, 2.00 GB of it taken\n");
+  EXPECT_TRUE(check_fits("m", report));
 }
 
-TEST(ChooseCache, HasAContextForAsManyAsFit) {
-  const auto thousand_each = [](int64_t tokens) { return tokens * 1000; };
-  EXPECT_EQ(choose_cache(1024, 8, int64_t{1} << 40, thousand_each), 8 * 1024);
-  EXPECT_EQ(choose_cache(1024, 8, 4'000'000, thousand_each), 3 * 1024);  // 80 % of it hold three
-  EXPECT_EQ(choose_cache(1024, 8, 0, thousand_each), 1024);
+TEST(MemoryReport, RefusalsSayWhatWouldFit) {
+  const auto refusal = [](const DeviceMemory& memory, const MemoryOptions& options) {
+    const Status status = check_fits("m", planned(memory, options));
+    return status ? std::string("fits") : status.error().message;
+  };
+  const DeviceMemory gpu{.total = 141 * kGb, .free = 139 * kGb, .kind = MemoryKind::kDevice};
+  EXPECT_THAT(
+      refusal(gpu, {.context = 262144}),
+      HasSubstr("m: needs 129 GB on cuda and may take 125 GB (up to 0.90 of 141 GB, 2.00 GB "
+                "of it taken): weights 100 GB, keys and values 26.2 GB (262144 tokens), "
+                "recurrent state 1.00 GB (1 sequence), scratch 2.00 GB; --max-model-len "
+                "218944 or --gpu-memory-utilization 0.94 would fit"));
+  // A cache that was asked for.
+  EXPECT_THAT(refusal(gpu, {.cache_bytes = 30 * kGb}),
+              HasSubstr("; --kv-cache-memory-bytes 21900000000 or --gpu-memory-utilization 0.96"));
+  // The same GPU sharing the host's memory: no utilization takes what the host needs.
+  const DeviceMemory unified{.total = 119 * kGb, .free = 112 * kGb, .kind = MemoryKind::kUnified};
+  EXPECT_THAT(refusal(unified, {.limits = {.gpu_utilization = 1}, .context = 8192}),
+              HasSubstr("8.59 GB stay free for the host"));
+  EXPECT_THAT(refusal(unified, {.limits = {.gpu_utilization = 1}, .context = 8192}),
+              HasSubstr("; --max-model-len 4096 would fit"));
+  const DeviceMemory small{.total = 80 * kGb, .free = 79 * kGb, .kind = MemoryKind::kDevice};
+  EXPECT_THAT(refusal(small, {}), HasSubstr("; the weights alone do not fit"));
+  const DeviceMemory host{.total = 256 * kGb, .free = 200 * kGb};
+  EXPECT_THAT(refusal(host, {.limits = {.host_bytes = 90 * kGb}}),
+              HasSubstr("; --memory-gb 103.1 would fit"));
+}
+
+TEST(MemoryReport, AHostsBudgetIsNoGpus) {
+  const auto report = plan_model_memory(
+      "cuda", {.total = kGb, .free = kGb, .kind = MemoryKind::kDevice}, 1, 1,
+      {.limits = {.host_bytes = 1}}, [](const RunnerOptions&) { return RunnerMemory{}; });
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message, HasSubstr("--memory-gb is for the CPU"));
 }
 
 TEST(SamplingFlags, OverrideTheDefaults) {

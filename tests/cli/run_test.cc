@@ -54,6 +54,16 @@ TEST(Run, AnswersAPrompt) {
   EXPECT_THAT(result.err, HasSubstr("complete]"));
 }
 
+TEST(Run, AnswersWithEitherHead) {
+  const auto logprob = [](const char* head) {
+    const Json json = run_json(
+        {"--no-thinking", "--logprobs", "0", "--max-tokens", "1", "--lm-head", head, kCapital});
+    return json.find("logprobs")->as_array()[0].find("logprob")->as_double();
+  };
+  EXPECT_NE(logprob("int8"), logprob("bf16"));
+  EXPECT_NEAR(logprob("int8"), logprob("bf16"), 0.05);
+}
+
 TEST(Run, TakesThePromptFromStandardInput) {
   const ProgramResult result = run_program(greedy({"--no-thinking", "--quiet"}), kCapital + "\n");
   EXPECT_EQ(result.exit_code, 0);
@@ -143,6 +153,41 @@ TEST(Run, UsageErrorsExitWithTwo) {
   expect_one_line_error(run_program(greedy({"--seed", "-3", "x"})), 2, "--seed");
   expect_one_line_error(run_program({"run"}), 2, "MODEL");
   expect_one_line_error(run_program(greedy({"--threads", "0", "x"})), 2, "--threads");
+  expect_one_line_error(run_program(greedy({"--memory-gb", "0", "x"})), 2, "--memory-gb: 0 is");
+  expect_one_line_error(run_program(greedy({"--gpu-memory-utilization", "1.5", "x"})), 2,
+                        "--gpu-memory-utilization: 1.5 is outside (0, 1]");
+  expect_one_line_error(run_program(greedy({"--kv-cache-memory-bytes", "much", "x"})), 2,
+                        "\"much\" is no size");
+  expect_one_line_error(run_program(greedy({"--max-model-len", "all", "x"})), 2,
+                        "\"all\" is neither a number of tokens (4096, 32k) nor auto");
+  expect_one_line_error(run_program(greedy({"--lm-head", "int4", "x"})), 2,
+                        "--lm-head: want int8 or bf16");
+}
+
+TEST(Run, RefusesAPlanThatDoesNotFitBeforeItLoads) {
+  const auto refused = [](std::vector<std::string> more) {
+    more.emplace_back("x");
+    return run_program(greedy(std::move(more)));
+  };
+  const ProgramResult small = refused({"--memory-gb", "0.001"});
+  expect_one_line_error(small, 1, "models/demo: needs ");
+  EXPECT_THAT(small.err, HasSubstr(" and may take 1.00 MB (as --memory-gb says; "));
+  for (const char* part : {"weights ", "keys and values ", "recurrent state ", "scratch ",
+                           "--memory-gb 0.1 would fit"})
+    EXPECT_THAT(small.err, HasSubstr(part));
+  const ProgramResult large = refused({"--memory-gb", "0.06", "--max-model-len", "8k"});
+  expect_one_line_error(large, 1, "(8192 tokens)");
+  EXPECT_THAT(large.err, HasSubstr("; --max-model-len "));
+}
+
+TEST(Run, ShowsItsPlanAndTakesTheLongestContextThatFits) {
+  const ProgramResult result =
+      run_program(greedy({"--no-thinking", "--max-tokens", "1", "--memory-gb", "0.06",
+                          "--max-model-len", "auto", "x"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, testing::StartsWith("Memory on cpu\n  weights "));
+  EXPECT_THAT(result.err, testing::ContainsRegex("keys and values +[0-9.]+ MB  7 [0-9]+ tokens"));
+  EXPECT_THAT(result.err, HasSubstr("it fits\n  budget           60.0 MB  as --memory-gb says"));
 }
 
 TEST(Run, NamesAnUnknownDevice) {

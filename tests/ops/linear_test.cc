@@ -99,7 +99,7 @@ TEST_P(Linear, MatchesTheReference) {
   const int64_t n = GetParam().n, k = GetParam().k;
   // Inputs of linear_add and logits are bf16 already: only codes round them.
   const auto input_error = [&](const float* x) {
-    return GetParam().format == WeightFormat::kInt4Group128 ? code_error(x, k) : 0;
+    return panel_input_form(GetParam().format) == InputForm::kCodes ? code_error(x, k) : 0;
   };
   const auto row_norm = [&](const WeightMatrix& w, int64_t i) {
     return test::norm_of(weight_row(w, 0, i).data(), k);
@@ -153,7 +153,8 @@ TEST_P(Linear, MatchesTheReference) {
   }
 }
 
-// int4 beyond the rounding of its inputs: the codes themselves times the weights, exactly.
+// int4 and int8 beyond the rounding of their inputs: the codes themselves times the weights,
+// exactly.
 class LinearCodes : public Linear {};
 TEST_P(LinearCodes, MultiplyExactly) {
   const auto fast = make_fast(2);
@@ -161,7 +162,9 @@ TEST_P(LinearCodes, MultiplyExactly) {
   const Outputs have = run(*fast, m);
   std::vector<int8_t> codes(static_cast<size_t>(code_row_bytes(k)));
   for (int64_t r = 0; r < m; ++r) {
-    code_row(x_.data() + r * k, k, codes.data());
+    Floats row(static_cast<size_t>(coded_inputs(k)));
+    std::copy_n(x_.data() + r * k, k, row.data());
+    code_row(row.data(), coded_inputs(k), codes.data());
     std::vector<double> x(static_cast<size_t>(k));
     for (int64_t i = 0; i < k; ++i) {
       x[static_cast<size_t>(i)] = codes[static_cast<size_t>(i)] *
@@ -240,7 +243,8 @@ TEST_P(Linear, ThreadsChangeNoBit) {
 }
 
 // Widths below, at and above a register, a unit, a block and a tile; outputs that fill no tile.
-constexpr WeightFormat kF8 = WeightFormat::kFp8Block128, kI4 = WeightFormat::kInt4Group128;
+constexpr WeightFormat kF8 = WeightFormat::kFp8Block128, kI4 = WeightFormat::kInt4Group128,
+                       kI8 = WeightFormat::kInt8Row;
 const std::vector<WeightSpec> kPlain = {
     {.format = WeightFormat::kF32, .n = 33, .k = 40},
     {.format = WeightFormat::kF16, .n = 18, .k = 112},
@@ -261,6 +265,10 @@ const std::vector<WeightSpec> kCodes = {
     {.format = kI4, .n = 16, .k = 256, .scale_dtype = DType::kBF16},
     {.format = kI4, .n = 203, .k = 1024, .scale_dtype = DType::kF16},
     {.format = kI4, .n = 3, .k = 384, .scale_dtype = DType::kF32, .has_zeros = true},
+    {.format = kI8, .n = 33, .k = 128},
+    {.format = kI8, .n = 3, .k = 20},
+    {.format = kI8, .n = 85, .k = 1031},
+    {.format = kI8, .n = 203, .k = 1024},
 };
 std::vector<WeightSpec> joined(std::vector<WeightSpec> a, const std::vector<WeightSpec>& b) {
   a.insert(a.end(), b.begin(), b.end());

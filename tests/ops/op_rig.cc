@@ -7,6 +7,7 @@
 #include "backend/cpu/reference/reference_ops.h"
 #include "tensor/formats/fp8_block128.h"
 #include "tensor/formats/int4_group128.h"
+#include "tensor/formats/int8_row.h"
 
 namespace pewter::test {
 
@@ -96,6 +97,9 @@ WeightMatrix random_weight(const WeightSpec& spec, uint64_t seed) {
         break;
       case WeightFormat::kInt4Group128:
         encode_int4(matrix.data(), w, index);
+        break;
+      case WeightFormat::kInt8Row:
+        encode_int8(matrix.data(), w, index);
         break;
     }
   }

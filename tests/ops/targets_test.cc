@@ -66,6 +66,7 @@ TEST_P(Targets, ProjectionsMatchAndRowsKeepTheirBits) {
                                  WeightSpec{.format = WeightFormat::kBF16, .n = 9, .k = 1100},
                                  WeightSpec{.format = WeightFormat::kBF16, .n = 83, .k = 1101},
                                  WeightSpec{.format = WeightFormat::kFp8Block128, .n = 9, .k = 70},
+                                 WeightSpec{.format = WeightFormat::kInt8Row, .n = 41, .k = 300},
                                  WeightSpec{.format = WeightFormat::kInt4Group128,
                                             .n = 9,
                                             .k = 256,
@@ -82,7 +83,7 @@ TEST_P(Targets, ProjectionsMatchAndRowsKeepTheirBits) {
         [&](int64_t i, double value) {
           const double x_norm = norm_of(x.data() + i / spec.n * spec.k, spec.k);
           const Floats row = weight_row(w.canonical, 0, i % spec.n);
-          const double input = spec.format == WeightFormat::kInt4Group128
+          const double input = panel_input_form(spec.format) == InputForm::kCodes
                                    ? code_error(x.data() + i / spec.n * spec.k, spec.k)
                                    : 0;
           return rounded(value, dot_bound(spec.k, x_norm, norm_of(row.data(), spec.k), input),
@@ -119,22 +120,22 @@ TEST_P(Targets, MixersMatch) {
                "attention");
 }
 
-// Integer products are exact and groups add in order, so wherever multiply-adds round once int4
-// results are the same bits.
+// Integer products are exact and groups add in order, so wherever multiply-adds round once results
+// of codes are the same bits.
 TEST_P(Targets, CodesGiveTheSameBits) {
   if (skip_) GTEST_SKIP() << "this machine lacks it";
   if (GetParam().target == HWY_EMU128) GTEST_SKIP() << "its multiply-add rounds twice";
-  for (const bool zeros : {false, true}) {
-    const TestWeight w = random_weight({.format = WeightFormat::kInt4Group128,
-                                        .n = 150,
-                                        .k = 384,
-                                        .scale_dtype = DType::kF16,
-                                        .has_zeros = zeros},
-                                       5);
+  const WeightSpec int4{
+      .format = WeightFormat::kInt4Group128, .n = 150, .k = 384, .scale_dtype = DType::kF16};
+  WeightSpec zeros = int4, int8 = int4;
+  zeros.has_zeros = true;
+  int8.format = WeightFormat::kInt8Row;
+  for (const WeightSpec& spec : {int4, zeros, int8}) {
+    const TestWeight w = random_weight(spec, 5);
     const Floats x = random_values(29 * 384, 6);
     const Floats want = multiply(*make_fast(2), w, x, 29);
     const UseMachine machine(GetParam());
-    expect_same_bits(multiply(*make_fast(2), w, x, 29), want, zeros ? "zeros" : "no zeros");
+    expect_same_bits(multiply(*make_fast(2), w, x, 29), want, spec_name(spec));
   }
 }
 

@@ -30,18 +30,18 @@ inline double dot_bound(int64_t k, double x_norm, double w_norm, double input = 
 }
 
 // Relative error, in the norm, of a row of int8 codes: half a step of (largest of 128) / 127 for
-// every input. `x` has n elements, whole groups.
+// every input. `x` has n elements.
 template <typename T>
 double code_error(const T* x, int64_t n) {
   double error = 0, norm = 0;
   for (int64_t g = 0; g < n; g += 128) {
     double largest = 0;
-    for (int64_t i = g; i < g + 128; ++i) {
+    for (int64_t i = g; i < std::min(g + 128, n); ++i) {
       const double value = static_cast<double>(x[i]);
       largest = std::max(largest, std::abs(value));
       norm += value * value;
     }
-    error += 128 * (largest / 254) * (largest / 254);
+    error += static_cast<double>(std::min<int64_t>(128, n - g)) * (largest / 254) * (largest / 254);
   }
   return norm == 0 ? 0 : std::sqrt(error / norm) * (1 + kBF16);
 }

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "tensor/formats/fp8_block128.h"
 #include "tensor/formats/int4_group128.h"
+#include "tensor/formats/int8_row.h"
 
 namespace pewter::test {
 namespace {
@@ -16,6 +17,8 @@ void encode(const std::vector<float>& values, WeightMatrix& w) {
       return encode_fp8(values.data(), w, 0);
     case WeightFormat::kInt4Group128:
       return encode_int4(values.data(), w, 0);
+    case WeightFormat::kInt8Row:
+      return encode_int8(values.data(), w, 0);
     case WeightFormat::kF32:
     case WeightFormat::kBF16:
       for (size_t i = 0; i < values.size(); ++i)

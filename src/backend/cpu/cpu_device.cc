@@ -17,7 +17,9 @@ constexpr int64_t kReadAhead = 4096;
 
 }  // namespace
 
-int64_t CpuDevice::available_bytes() const { return available_memory_bytes(); }
+DeviceMemory CpuDevice::memory() const {
+  return {.total = total_memory_bytes(), .free = available_memory_bytes()};
+}
 
 Result<Buffer> CpuDevice::allocate(int64_t bytes) {
   // Anonymous pages: zeroed by the kernel, only when touched. Huge ones where they fit: a stream of

@@ -15,7 +15,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(Layout layout) : layout_(layout) {}
 
   std::string_view name() const override { return "cpu"; }
-  int64_t available_bytes() const override;
+  DeviceMemory memory() const override;
   int64_t cache_bytes() const override { return last_level_cache_bytes(); }
   Result<Buffer> allocate(int64_t bytes) override;
   void copy_to_device(std::byte* to, std::span<const std::byte> from) override;

@@ -8,6 +8,13 @@
 
 namespace pewter {
 
+int64_t CpuOps::scratch_bytes(const OpsLimits& limits) const {
+  Arena measure;
+  CpuScratch scratch;
+  scratch.lay_out(measure, limits, workers_.count());
+  return measure.most() + HostSampler::reserved_bytes(limits.widest_output);
+}
+
 Status CpuOps::reserve(const OpsLimits& limits) {
   Arena measure;
   scratch_.lay_out(measure, limits, workers_.count());

@@ -29,7 +29,7 @@ void CpuScratch::lay_out(Arena& arena, const OpsLimits& limits, int64_t worker_c
   const int64_t shared = arena.used();
   inputs.lay_out_elements(arena);
   for (PerWorker& s : workers) {
-    s.row = arena.take<float>(padded_inputs(std::max(limits.widest_input, limits.expert_width)));
+    s.row = arena.take<float>(coded_inputs(std::max(limits.widest_input, limits.expert_width)));
     s.down = arena.take<float>(pairs_count * kDownColumns);
   }
   arena.rewind(shared);

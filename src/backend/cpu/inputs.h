@@ -34,8 +34,9 @@ struct InputForms {
 };
 
 // Elements from one row of inputs to the next. Rows of a power of two would all start in the same
-// few sets of a cache, and a tile reads a dozen side by side.
-constexpr int64_t input_stride(int64_t k) { return padded_inputs(k) + 32; }
+// few sets of a cache, and a tile reads a dozen side by side. Rows that become codes are whole
+// groups.
+constexpr int64_t input_stride(int64_t k) { return coded_inputs(k) + 32; }
 
 // Pointers to rows, one array a form; null when the rows do not have it.
 struct InputRows {
@@ -93,7 +94,7 @@ void store_input(const InputMemory& memory, int64_t at, int64_t offset, int64_t 
                  const InputForms& forms, float* row, const Fill& fill) {
   if (forms.floats) row = memory.floats + offset;
   fill(row);
-  std::fill(row + k, row + padded_inputs(k), 0.0f);
+  std::fill(row + k, row + (forms.codes ? coded_inputs(k) : padded_inputs(k)), 0.0f);
   if (forms.floats) memory.rows.floats[at] = row;
   if (forms.halves) {
     BFloat16* halves = memory.halves + offset;
@@ -102,7 +103,7 @@ void store_input(const InputMemory& memory, int64_t at, int64_t offset, int64_t 
   }
   if (forms.codes) {
     int8_t* codes = memory.codes + offset * kCodeBytes;
-    code_row(row, k, codes);
+    code_row(row, coded_inputs(k), codes);
     memory.rows.codes[at] = codes;
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/panel_rows.h"
 #include "tensor/formats/fp8_block128.h"
 #include "tensor/formats/int4_group128.h"
 
@@ -30,6 +31,8 @@ Parts parts_of(const WeightSpec& spec) {
               .scales = groups * dtype_bytes(spec.scale_dtype),
               .zeros = spec.has_zeros ? groups : 0};
     }
+    case WeightFormat::kInt8Row:
+      return {.values = outputs * coded_inputs(spec.k), .scales = outputs * 4};
     default:
       CHECK(false, weight_format_name(spec.format), " has no panels");
   }
@@ -101,6 +104,8 @@ WeightMatrix panel_matrix(const WeightSpec& spec, std::byte* memory) {
   w.values = {memory, DType::kU8, {spec.count, panels, parts.values / panels}};
   if (spec.format == WeightFormat::kFp8Block128)
     w.scales = {scales, spec.scale_dtype, {spec.count, fp8_blocks(spec.n), fp8_blocks(spec.k)}};
+  if (spec.format == WeightFormat::kInt8Row)
+    w.scales = {scales, DType::kF32, {spec.count, panels, kPanelOutputs}};
   if (spec.format == WeightFormat::kInt4Group128) {
     const int64_t groups = spec.k / kInt4Group * kPanelOutputs;
     w.scales = {scales, spec.scale_dtype, {spec.count, panels, groups}};
@@ -125,6 +130,15 @@ void store_panel_rows(WeightMatrix& w, int64_t index, int64_t row_begin, const W
       case WeightFormat::kFp8Block128:
         interleave<uint8_t>(from, w.k, kPanelOutputs, panel + output);
         break;
+      case WeightFormat::kInt8Row: {
+        const int64_t quads = w.k / 4;  // what lies beyond k is never written
+        interleave<uint32_t>(from, quads, 64, panel + output * 4);
+        std::memcpy(panel + quads * 64 + output * 4, from + quads * 4,
+                    static_cast<size_t>(w.k % 4));
+        w.scales[index][row / kPanelOutputs].data_as<float>()[output] =
+            rows.scales[0].data_as<float>()[i];
+        break;
+      }
       default:
         store_int4_row(w, index, row, rows, i);
     }
@@ -151,6 +165,14 @@ void decode_panel_row(const WeightMatrix& w, int64_t index, int64_t row, float* 
                  load_float(scales.data(), scales.dtype(), i / kFp8Block);
       }
       return;
+    case WeightFormat::kInt8Row: {
+      const float scale = w.scales[index][panel].data_as<float>()[output];
+      for (int64_t i = 0; i < w.k; ++i)
+        out[i] = static_cast<float>(static_cast<int8_t>(
+                     values[i / 4 * (4 * kPanelOutputs) + output * 4 + i % 4])) *
+                 scale;
+      return;
+    }
     default:
       break;
   }

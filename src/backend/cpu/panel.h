@@ -7,6 +7,8 @@
 //   int4   [n/16][k/128][16][16][4]  byte (j, o, i) of a group: input 8j + i of output o in the low
 //                                    nibble, 8j + 4 + i in the high one
 //          scales, zeros: [n/16][k/128][16]
+//   int8   [n/16][k/4][16][4]        four inputs of 16 outputs; k rounded up to 128 with zeros
+//          scales: [n/16][16]
 //
 // f32 and f16 matrices, and bf16 ones with fewer outputs than a panel, stay canonical (dot.h).
 #pragma once
@@ -24,7 +26,8 @@ constexpr int64_t panels_of(int64_t outputs) {
 // Whether matrices of this kind are stored in panels.
 constexpr bool has_panels(const WeightSpec& spec) {
   if (spec.format == WeightFormat::kBF16) return spec.n >= kPanelOutputs;
-  return spec.format == WeightFormat::kFp8Block128 || spec.format == WeightFormat::kInt4Group128;
+  return spec.format == WeightFormat::kFp8Block128 || spec.format == WeightFormat::kInt4Group128 ||
+         spec.format == WeightFormat::kInt8Row;
 }
 
 // Bytes of a stack in panels, and its views into memory of that size.

@@ -1,5 +1,5 @@
-// Panels times rows by the dot products of Arm: sdot and smmla for int4, bfdot for bf16.
-// Intrinsics, because Highway 1.0 has none of them; each region carries its instruction set.
+// Panels times rows by the dot products of Arm: sdot for int4 and int8, smmla for int4, bfdot for
+// bf16. Intrinsics, because Highway 1.0 has none of them; each region carries its instruction set.
 //
 // Split of work: 4 rows × 1 panel in registers (a panel is four of them), 1 row × 2 panels when
 // there is one; the matrix form takes 4 rows as two pairs. Bytes: the panels once (again from cache
@@ -102,6 +102,57 @@ __attribute__((noinline)) void int4_dot_tile(const Panels& w, int64_t panel, con
           add_group(acc[r][p][q], scale + q * 4, code_scales(x[r], w.k)[g],
                     out + r * stride + p * 16 + q * 4);
     }
+  }
+}
+
+template <int kRows, int kPanels>
+__attribute__((noinline)) void int8_dot_tile(const Panels& w, int64_t panel, const int8_t* const* x,
+                                             float* out, int64_t stride) {
+  float32x4_t sums[kRows][kPanels][kQuads];
+  for (auto& row : sums)
+    for (auto& quads : row)
+      for (float32x4_t& sum : quads) sum = vdupq_n_f32(0);
+  for (int64_t g = 0; g < code_groups(w.k); ++g) {
+    int32x4_t acc[kRows][kPanels][kQuads];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 16
+        for (int q = 0; q < kQuads; ++q) acc[r][p][q] = vdupq_n_s32(0);
+    for (int64_t j = 0; j < kGroup; j += 4) {
+#pragma GCC unroll 16
+      for (int p = 0; p < kPanels; ++p) {
+        const auto* from = reinterpret_cast<const int8_t*>(w.values + (panel + p) * w.value_stride +
+                                                           (g * kGroup + j) * (kLoad / 4));
+#pragma GCC unroll 16
+        for (int q = 0; q < kQuads; ++q) {
+          const int8x16_t weights = vld1q_s8(from + q * 16);
+#pragma GCC unroll 16
+          for (int r = 0; r < kRows; ++r) {
+            int32_t codes;
+            __builtin_memcpy(&codes, x[r] + g * kGroup + j, 4);
+            acc[r][p][q] =
+                vdotq_s32(acc[r][p][q], weights, vreinterpretq_s8_s32(vdupq_n_s32(codes)));
+          }
+        }
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 16
+        for (int q = 0; q < kQuads; ++q)
+          sums[r][p][q] =
+              vfmaq_n_f32(sums[r][p][q], vcvtq_f32_s32(acc[r][p][q]), code_scales(x[r], w.k)[g]);
+  }
+  for (int p = 0; p < kPanels; ++p) {
+    const auto* scales = reinterpret_cast<const float*>(w.scales + (panel + p) * w.scale_stride);
+    for (int r = 0; r < kRows; ++r)
+      for (int q = 0; q < kQuads; ++q)
+        vst1q_f32(out + r * stride + p * 16 + q * 4,
+                  vmulq_f32(sums[r][p][q], vld1q_f32(scales + q * 4)));
   }
 }
 
@@ -225,6 +276,13 @@ namespace pewter {
 void panel_rows_int4_neon(const PanelArgs& args) {
   for_tiles<4, 1, 2>(args, [&](auto rows, auto panels, int64_t r, int64_t p) {
     int4_dot_tile<decltype(rows)::value, decltype(panels)::value>(
+        args.w, p, args.codes + r, args.out + r * args.out_stride + p * 16, args.out_stride);
+  });
+}
+
+void panel_rows_int8_neon(const PanelArgs& args) {
+  for_tiles<4, 1, 2>(args, [&](auto rows, auto panels, int64_t r, int64_t p) {
+    int8_dot_tile<decltype(rows)::value, decltype(panels)::value>(
         args.w, p, args.codes + r, args.out + r * args.out_stride + p * 16, args.out_stride);
   });
 }

@@ -14,7 +14,8 @@ constexpr int64_t kMatrixRows = 6;
 }  // namespace
 
 InputForm panel_input_form(WeightFormat format) {
-  if (format == WeightFormat::kInt4Group128) return InputForm::kCodes;
+  if (format == WeightFormat::kInt4Group128 || format == WeightFormat::kInt8Row)
+    return InputForm::kCodes;
   const CpuFeatures& f = cpu_features();
   const bool halves = format == WeightFormat::kBF16 && (f.avx512_bf16 || f.neon_bf16);
   return halves ? InputForm::kHalves : InputForm::kFloats;
@@ -71,6 +72,13 @@ void panel_rows(const PanelArgs& args) {
       if (f.neon_dotprod) return panel_rows_int4_neon(args);
 #endif
       return panel_rows_int4(args);
+    case WeightFormat::kInt8Row:
+#if defined(__x86_64__)
+      if (f.avx512_vnni) return panel_rows_int8_avx512(args);
+#elif defined(__aarch64__)
+      if (f.neon_dotprod) return panel_rows_int8_neon(args);
+#endif
+      return panel_rows_int8(args);
     case WeightFormat::kFp8Block128:
       return panel_rows_fp8(args);
     default:

@@ -8,7 +8,8 @@
 // Input rows come in one of three forms, by the matrix's format and what the processor multiplies:
 //   floats  f32: bf16 panels by f32 multiply-adds, fp8, and what is canonical (dot.h)
 //   halves  bf16, k rounded up to even with a zero: bf16 panels by bf16 dot products
-//   codes   int8 and a scale for each 128 inputs: int4 panels, by exact integer dot products
+//   codes   int8 and a scale for each 128 inputs: int4 and int8 panels, by exact integer dot
+//           products
 #pragma once
 
 #include "tensor/weight_matrix.h"
@@ -19,12 +20,14 @@ enum class InputForm : uint8_t { kFloats, kHalves, kCodes };
 InputForm input_form(const WeightMatrix& w);
 InputForm panel_input_form(WeightFormat format);
 
-// A row of codes: k int8, then ⌈k/128⌉ f32 scales, then as many int32, −8 · the sum of the group's
-// codes: what symmetric int4 weights start a group's sum with. x ≈ code · scale.
+// A row of codes: k int8, filled up to whole groups with zeros, then ⌈k/128⌉ f32 scales, then as
+// many int32, −8 · the sum of the group's codes: what symmetric int4 weights start a group's sum
+// with. x ≈ code · scale.
 constexpr int64_t code_groups(int64_t k) { return (k + 127) / 128; }
-constexpr int64_t code_row_bytes(int64_t k) { return code_groups(k) * 128 + code_groups(k) * 8; }
+constexpr int64_t coded_inputs(int64_t k) { return code_groups(k) * 128; }
+constexpr int64_t code_row_bytes(int64_t k) { return coded_inputs(k) + code_groups(k) * 8; }
 inline const float* code_scales(const int8_t* row, int64_t k) {
-  return reinterpret_cast<const float*>(row + code_groups(k) * 128);
+  return reinterpret_cast<const float*>(row + coded_inputs(k));
 }
 inline const int32_t* code_offsets(const int8_t* row, int64_t k) {
   return reinterpret_cast<const int32_t*>(row + code_groups(k) * 132);
@@ -39,7 +42,7 @@ struct Panels {
   int64_t value_stride = 0;  // bytes between panels
   const std::byte* scales = nullptr;
   DType scale_dtype = DType::kF32;
-  int64_t scale_stride = 0;        // int4: bytes between panels; fp8: between rows of blocks, from
+  int64_t scale_stride = 0;        // int4, int8: bytes between panels; fp8: of rows of blocks, from
                                    // the matrix's start
   const uint8_t* zeros = nullptr;  // null: 8
   int64_t zero_stride = 0;
@@ -69,13 +72,16 @@ void prefetch_panels(const WeightMatrix& w, int64_t index, int64_t begin, int64_
 void panel_rows_bf16(const PanelArgs& args);  // floats
 void panel_rows_fp8(const PanelArgs& args);   // floats
 void panel_rows_int4(const PanelArgs& args);  // codes
+void panel_rows_int8(const PanelArgs& args);  // codes
 #if defined(__x86_64__)
 void panel_rows_bf16_avx512(const PanelArgs& args);  // halves
 void panel_rows_int4_avx512(const PanelArgs& args);  // codes
+void panel_rows_int8_avx512(const PanelArgs& args);  // codes
 void panel_rows_int4_amx(const PanelArgs& args);     // codes
 #elif defined(__aarch64__)
 void panel_rows_bf16_neon(const PanelArgs& args);         // halves
 void panel_rows_int4_neon(const PanelArgs& args);         // codes, dot products
+void panel_rows_int8_neon(const PanelArgs& args);         // codes, dot products
 void panel_rows_int4_neon_matrix(const PanelArgs& args);  // codes, 2 × 2 products
 #endif
 

@@ -12,6 +12,9 @@ namespace pewter {
 class HostSampler {
  public:
   void reserve(int64_t vocab);
+  static int64_t reserved_bytes(int64_t vocab) {
+    return vocab * static_cast<int64_t>(sizeof(Candidate) + sizeof(double));
+  }
   void sample(const SampleArgs& args);
 
  private:

@@ -23,6 +23,7 @@ Result<std::shared_ptr<CudaDevice>> CudaDevice::make() {
   if (properties.major < 8)
     return Error{ErrorCode::kUnavailable, str_cat("cuda: ", device->description_,
                                                   " is older than 8.0, the first that works")};
+  device->unified_ = properties.integrated != 0;
   device->multiprocessors_ = properties.multiProcessorCount;
   device->shared_bytes_ = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
   device->cache_bytes_ = properties.l2CacheSize;
@@ -36,10 +37,15 @@ CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-int64_t CudaDevice::available_bytes() const {
+DeviceMemory CudaDevice::memory() const {
   size_t available = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&available, &total));
-  return static_cast<int64_t>(available);
+  DeviceMemory memory{.total = static_cast<int64_t>(total),
+                      .free = static_cast<int64_t>(available),
+                      .kind = unified_ ? MemoryKind::kUnified : MemoryKind::kDevice};
+  // The driver counts the host's page cache as taken; the host would give it back.
+  if (unified_) memory.free = std::min(memory.total, available_memory_bytes());
+  return memory;
 }
 
 Result<Buffer> CudaDevice::allocate(int64_t bytes) {
@@ -137,6 +143,10 @@ void CudaDevice::run_step(const void* owner, uint64_t key, const std::function<v
     CUDA_CHECK(cudaGraphDestroy(graph));
   }
   CUDA_CHECK(cudaGraphLaunch(step->second, stream_));
+}
+
+int64_t CudaDevice::recorded_bytes() const {
+  return int64_t{256} << 20;  // a guess: a few dozen graphs of a few hundred kernels; not measured
 }
 
 void CudaDevice::forget_steps(const void* owner) {

@@ -18,7 +18,7 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   std::string_view name() const override { return "cuda"; }
-  int64_t available_bytes() const override;
+  DeviceMemory memory() const override;
   int64_t cache_bytes() const override { return cache_bytes_; }
   Result<Buffer> allocate(int64_t bytes) override;
   void copy_to_device(std::byte* to, std::span<const std::byte> from) override;
@@ -34,6 +34,7 @@ class CudaDevice final : public Device {
   // The first time a step runs as it comes, the second time it is captured as a graph.
   void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override;
   void forget_steps(const void* owner) override;
+  int64_t recorded_bytes() const override;
 
   cudaStream_t stream() const { return stream_; }
   int multiprocessors() const { return multiprocessors_; }
@@ -46,6 +47,7 @@ class CudaDevice final : public Device {
   cudaStream_t stream_ = nullptr;
   int multiprocessors_ = 0;
   int64_t shared_bytes_ = 0, cache_bytes_ = 0;
+  bool unified_ = false;
   std::map<std::pair<const void*, uint64_t>, cudaGraphExec_t> steps_;  // null: seen once
   std::mutex staging_mutex_;
   Buffer staging_;  // canonical rows on their way into the tiled layout

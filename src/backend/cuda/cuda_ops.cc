@@ -89,6 +89,14 @@ void CudaOps::lay_out(Arena& arena) {
                cuda::split_partial_floats(shape, l.cache_positions, l.sequences, l.decode_rows));
 }
 
+int64_t CudaOps::scratch_bytes(const OpsLimits& limits) const {
+  CudaOps other(device_);
+  other.limits_ = limits;
+  Arena measure(nullptr);
+  other.lay_out(measure);
+  return measure.used();
+}
+
 Status CudaOps::reserve(const OpsLimits& limits) {
   limits_ = limits;
   Arena measure(nullptr);
@@ -410,6 +418,8 @@ void CudaOps::final_norm(const FinalNormArgs& args) {
 }
 
 void CudaOps::logits(const LogitsArgs& args) {
+  CHECK(args.head.format != WeightFormat::kInt8Row,
+        "the GPU does not multiply an int8 head yet: --lm-head bf16");
   StreamArgs job =
       dense(bf16(args.hidden), args.hidden.stride(0), args.head.k, args.batch.logits_count);
   job.x_rows = args.batch.logits_rows;

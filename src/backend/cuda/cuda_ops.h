@@ -23,6 +23,7 @@ class CudaOps final : public Ops {
 
   DType activation_dtype() const override { return DType::kBF16; }
   KvFormat kv_format() const override { return KvFormat::kBF16; }
+  int64_t scratch_bytes(const OpsLimits& limits) const override;
   Status reserve(const OpsLimits& limits) override;
 
   void embed(const EmbedArgs&) override;

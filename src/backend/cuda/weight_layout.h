@@ -11,13 +11,16 @@
 //   bf16    16          64b + 16t + 4s + i              step s of block b = record 4b + s:  4
 //                                                       (g; i=0,1) (g+8; 0,1) (g; 2,3) (g+8; 2,3)
 //   fp8     32          32r + 8t + 4s + i, s = 0, 1     bytes 8s …: the same four pairs     4
+//   int8    as fp8; bytes are code + 128, so 0 … 255, and padding is 128                      4
 //   int4    64          64r + 16t + 4s + i, s = 0…3     word s: pair p's first code in      2
 //                                                       nibble p, its second in nibble p + 4
 //
-// n is padded to 16 with zeros, k to 64 (fp8, int4: 128).
+// n is padded to 16 with zeros, k to 64 (fp8, int8, int4: 128).
 //
 //   tail    int4: 16 scales in the stored type, outputs i and i + 8 side by side; then, with zero
 //           points, 16 of them as u8 in the same order. fp8: the block's scale as f32, four times.
+//           int8: none. WeightMatrix::scales is a tensor of its own, [count, n padded to 16] f32,
+//           behind all values; padding is 0.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +47,8 @@ constexpr BlockShape block_shape(WeightFormat format, DType scale_dtype, bool ha
       return {128, 2, 16 * dtype_bytes(scale_dtype) + (has_zeros ? 16 : 0)};
     case WeightFormat::kFp8Block128:
       return {128, 4, 16};
+    case WeightFormat::kInt8Row:
+      return {128, 4, 0};
     default:
       return {};
   }

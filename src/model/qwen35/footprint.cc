@@ -31,9 +31,11 @@ class Counter {
 
   Footprint finish(const StateTypes& types) {
     Footprint out;
-    // A tied head is the embedding, read whole.
-    if (config_.tied_embeddings) {
-      ComponentBytes& head = rows_[static_cast<size_t>(Component::kHead)];
+    // A tied head is the embedding, read whole, or made of it.
+    ComponentBytes& head = rows_[static_cast<size_t>(Component::kHead)];
+    if (config_.tied_embeddings && !head.formats.empty()) {
+      head.parameters = head.disk_bytes = 0;
+    } else if (config_.tied_embeddings) {
       const ComponentBytes& embedding = rows_[static_cast<size_t>(Component::kEmbedding)];
       head.formats = embedding.formats;
       head.token_bytes = embedding.stored_bytes;
@@ -80,12 +82,37 @@ int64_t file_bytes(const WeightSpec& spec) {
 
 }  // namespace
 
+WeightSpec spec_of(const MatrixParameter& p, const FormatChoice& format) {
+  WeightSpec spec = format(p);
+  spec.n = p.n;
+  spec.k = p.k;
+  spec.count = p.count;
+  return spec;
+}
+
+Parameters list_parameters(const ModelConfig& config, const FormatChoice& format, bool with_mtp,
+                           ModelWeights& weights) {
+  Parameters parameters = list_parameters(config, with_mtp, weights);
+  MatrixParameter head{.component = Component::kHead,
+                       .module = "lm_head",
+                       .n = config.vocab_size,
+                       .k = config.hidden_size,
+                       .target = &weights.head};
+  if (config.tied_embeddings && format(head).format == WeightFormat::kInt8Row)
+    parameters.matrices.push_back(std::move(head));
+  return parameters;
+}
+
 Footprint footprint(const ModelConfig& config, const LoadPlan& plan, const StateTypes& types) {
   Counter counter(config);
   for (const MatrixPlan& matrix : plan.matrices) {
     int64_t disk = 0;
     for (const LinearSource& source : matrix.sources) disk += source.file_bytes();
     counter.add(matrix.parameter, matrix.spec, disk);
+    if (matrix.int8_head == nullptr) continue;
+    MatrixParameter head = matrix.parameter;
+    head.component = Component::kHead;
+    counter.add(head, matrix.int8_head_spec(), 0);
   }
   for (const VectorPlan& vector : plan.vectors)
     counter.add(vector.parameter, vector.tensor->info.bytes());
@@ -96,13 +123,12 @@ Footprint footprint(const ModelConfig& config, bool with_mtp, const FormatChoice
                     const StateTypes& types) {
   Counter counter(config);
   ModelWeights shape;
-  const Parameters parameters = list_parameters(config, with_mtp, shape);
+  const Parameters parameters = list_parameters(config, format, with_mtp, shape);
   for (const MatrixParameter& p : parameters.matrices) {
-    WeightSpec spec = format(p);
-    spec.n = p.n;
-    spec.k = p.k;
-    spec.count = p.count;
-    counter.add(p, spec, file_bytes(spec));
+    const WeightSpec spec = spec_of(p, format);
+    // What is int8 on the device is BF16 in files.
+    counter.add(p, spec,
+                spec.format == WeightFormat::kInt8Row ? 2 * p.n * p.k * p.count : file_bytes(spec));
   }
   for (const VectorParameter& p : parameters.vectors) counter.add(p, 2 * p.elements());
   return counter.finish(types);

@@ -38,9 +38,15 @@ struct StateTypes {
 // Counts a plan's parameters with what its files hold.
 Footprint footprint(const ModelConfig& config, const LoadPlan& plan, const StateTypes& types = {});
 
-// Counts a model that exists as a config only. format chooses for each matrix; its n, k and count
-// are filled in here. Vectors are taken as BF16 on disk. Disk bytes of int4 are without g_idx.
+// Formats of a model that exists as a config only; n, k and count are filled in by spec_of.
 using FormatChoice = std::function<WeightSpec(const MatrixParameter&)>;
+WeightSpec spec_of(const MatrixParameter& p, const FormatChoice& format);
+// list_parameters, and last a tied head where the format makes it a matrix of its own: int8_row.
+Parameters list_parameters(const ModelConfig& config, const FormatChoice& format, bool with_mtp,
+                           ModelWeights& weights);
+
+// Counts such a model. Vectors and int8_row matrices are taken as BF16 on disk. Disk bytes of int4
+// are without g_idx.
 Footprint footprint(const ModelConfig& config, bool with_mtp, const FormatChoice& format,
                     const StateTypes& types = {});
 

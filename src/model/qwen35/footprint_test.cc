@@ -102,6 +102,21 @@ TEST(Footprint, ReadsATiedHeadOnceStored) {
   EXPECT_EQ(component(f, "embedding").stored_bytes, 1'525'678'080);
 }
 
+TEST(Footprint, CountsAnInt8HeadBesideATiedEmbedding) {
+  ModelConfig c = config_122b();
+  c.tied_embeddings = true;
+  const Footprint f = footprint(c, false, [](const MatrixParameter& p) {
+    return p.component == Component::kHead ? WeightSpec{.format = WeightFormat::kInt8Row}
+                                           : hybrid(p);
+  });
+  const ComponentBytes& head = component(f, "lm_head");
+  EXPECT_EQ(head.stored_bytes, 248'320 * (3072 + 4));
+  EXPECT_EQ(head.token_bytes, head.stored_bytes);
+  EXPECT_EQ(head.parameters, 0);
+  EXPECT_EQ(head.disk_bytes, 0);
+  EXPECT_EQ(component(f, "embedding").stored_bytes, 1'525'678'080);
+}
+
 TEST(Footprint, CountsWhatAPlanWillRead) {
   SyntheticCheckpoint synthetic;
   synthetic.set_quantization(auto_round_config());
@@ -121,6 +136,11 @@ TEST(Footprint, CountsWhatAPlanWillRead) {
   EXPECT_EQ(plan.file_bytes(), bytes);
   EXPECT_EQ(component(f, "routed_experts").formats, "int4_group128");
   EXPECT_EQ(component(f, "delta").formats, "int4_group128");
+  ModelWeights others;
+  const auto int8 =
+      plan_load(checkpoint, config, MtpUse::kWhenPresent, others, findings, LmHead::kInt8).value();
+  EXPECT_EQ(component(footprint(config, int8), "lm_head").formats, "int8_row");
+  EXPECT_EQ(int8.file_bytes(), plan.file_bytes());
 }
 
 }  // namespace

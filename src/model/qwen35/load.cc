@@ -11,6 +11,7 @@
 #include "checkpoint/linear_reader.h"
 #include "checkpoint/page_cache.h"
 #include "model/qwen35/load_checks.h"
+#include "tensor/formats/int8_row.h"
 
 namespace pewter {
 namespace {
@@ -45,8 +46,7 @@ class Loader {
 
   // Bytes the device will hold; refuses when it cannot.
   Result<int64_t> check_memory() const {
-    int64_t needed = vector_elements() * 4;
-    for (const MatrixPlan& plan : plan_.matrices) needed += device_.stored_weight_bytes(plan.spec);
+    const int64_t needed = stored_bytes(plan_, device_);
     const int64_t available = device_.available_bytes();
     if (needed <= available) return needed;
     return Error{ErrorCode::kResourceExhausted,
@@ -59,6 +59,8 @@ class Loader {
   Status run(ModelWeights& weights) {
     for (const MatrixPlan& plan : plan_.matrices) {
       TRY_ASSIGN(*plan.parameter.target, device_.make_weight(plan.spec));
+      if (plan.int8_head == nullptr) continue;
+      TRY_ASSIGN(*plan.int8_head, device_.make_weight(plan.int8_head_spec()));
     }
     TRY_ASSIGN(Buffer vectors, device_.allocate(vector_elements() * 4));
     std::vector<float> floats(static_cast<size_t>(vector_elements()));
@@ -146,11 +148,22 @@ class Loader {
   Status load(LinearReader& reader, const WorkItem& item) {
     if (item.vector != nullptr) return reader.read_floats(*item.vector->tensor, item.floats);
     const MatrixPlan& plan = *item.matrix;
-    return reader.read(plan.sources[static_cast<size_t>(item.index)], item.rows,
-                       plan.spec.has_zeros, [&](const WeightMatrix& rows) {
-                         device_.store_rows(*plan.parameter.target, item.index, item.rows.begin,
-                                            rows);
-                       });
+    Status stored;
+    TRY(reader.read(plan.sources[static_cast<size_t>(item.index)], item.rows, plan.spec.has_zeros,
+                    [&](const WeightMatrix& rows) { stored = store(item, rows); }));
+    return stored;
+  }
+
+  Status store(const WorkItem& item, const WeightMatrix& rows) {
+    const MatrixPlan& plan = *item.matrix;
+    const auto store_as_int8 = [&](WeightMatrix& to) -> Status {
+      TRY_ASSIGN(const WeightMatrix codes, encode_int8(rows));
+      device_.store_rows(to, item.index, item.rows.begin, codes);
+      return {};
+    };
+    if (plan.spec.format == WeightFormat::kInt8Row) return store_as_int8(*plan.parameter.target);
+    device_.store_rows(*plan.parameter.target, item.index, item.rows.begin, rows);
+    return plan.int8_head == nullptr ? Status() : store_as_int8(*plan.int8_head);
   }
 
   const Checkpoint& checkpoint_;
@@ -170,6 +183,18 @@ class Loader {
 
 }  // namespace
 
+int64_t stored_bytes(const LoadPlan& plan, const Device& device, bool with_mtp) {
+  int64_t bytes = 0;
+  for (const MatrixPlan& matrix : plan.matrices)
+    if (with_mtp || matrix.parameter.component != Component::kMtp)
+      bytes += matrix.stored_bytes(
+          [&](const WeightSpec& spec) { return device.stored_weight_bytes(spec); });
+  for (const VectorPlan& vector : plan.vectors)
+    if (with_mtp || vector.parameter.component != Component::kMtp)
+      bytes += 4 * vector.stored_elements();
+  return bytes;
+}
+
 Result<LoadedWeights> load_weights(const Checkpoint& checkpoint, const ModelConfig& config,
                                    Device& device, const LoadOptions& options) {
   const Stopwatch clock;
@@ -177,11 +202,12 @@ Result<LoadedWeights> load_weights(const Checkpoint& checkpoint, const ModelConf
   Findings findings;
   for (const std::string& warning : checkpoint.warnings()) findings.warn(warning);
   TRY_ASSIGN(const LoadPlan plan,
-             plan_load(checkpoint, config, options.mtp, loaded.weights, findings));
+             plan_load(checkpoint, config, options.mtp, loaded.weights, findings, options.head));
   Loader loader(checkpoint, plan, device, options, findings);
   TRY_ASSIGN(loaded.report.stored_bytes, loader.check_memory());
   TRY(loader.run(loaded.weights));
-  if (config.tied_embeddings) loaded.weights.head = loaded.weights.embed;
+  if (config.tied_embeddings && !loaded.weights.head.defined())
+    loaded.weights.head = loaded.weights.embed;
   loaded.report.file_bytes = plan.file_bytes();
   loaded.report.seconds = clock.seconds();
   loaded.report.warnings = findings.warnings();

@@ -9,9 +9,14 @@
 
 namespace pewter {
 
+// Bytes a plan's parameters take on a device, without those of the drafting layer when it is left
+// out.
+int64_t stored_bytes(const LoadPlan& plan, const Device& device, bool with_mtp = true);
+
 struct LoadOptions {
   int threads = 0;  // 0: chosen from the machine
   MtpUse mtp = MtpUse::kWhenPresent;
+  LmHead head = LmHead::kAsStored;
   // Read past the page cache: empty decides per file, by whether it is cached already.
   std::optional<bool> direct_io;
   // Called from loading threads, one at a time, several times a second and once at the end.

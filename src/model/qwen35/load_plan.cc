@@ -148,6 +148,21 @@ class Planner {
   LoadPlan out_;
 };
 
+bool is_float(WeightFormat format) {
+  return format == WeightFormat::kF32 || format == WeightFormat::kF16 ||
+         format == WeightFormat::kBF16;
+}
+
+void choose_int8_head(const ModelConfig& config, ModelWeights& weights, LoadPlan& plan) {
+  for (MatrixPlan& matrix : plan.matrices) {
+    const Component component = matrix.parameter.component;
+    if (component == Component::kHead && is_float(matrix.spec.format))
+      matrix.spec.format = WeightFormat::kInt8Row;
+    if (component == Component::kEmbedding && config.tied_embeddings)
+      matrix.int8_head = &weights.head;
+  }
+}
+
 }  // namespace
 
 int64_t LoadPlan::file_bytes() const {
@@ -159,7 +174,7 @@ int64_t LoadPlan::file_bytes() const {
 }
 
 Result<LoadPlan> plan_load(const Checkpoint& checkpoint, const ModelConfig& config, MtpUse mtp,
-                           ModelWeights& weights, Findings& findings) {
+                           ModelWeights& weights, Findings& findings, LmHead head) {
   const Result<QuantConfig> quant = QuantConfig::parse(checkpoint.config());
   if (!quant) return quant.error().within(checkpoint.directory() + "/config.json");
   const bool has_mtp = std::ranges::any_of(
@@ -182,6 +197,7 @@ Result<LoadPlan> plan_load(const Checkpoint& checkpoint, const ModelConfig& conf
   if (findings.has_faults()) return findings.to_error(checkpoint.directory());
   LoadPlan plan = planner.take();
   plan.with_mtp = with_mtp;
+  if (head == LmHead::kInt8) choose_int8_head(config, weights, plan);
   return plan;
 }
 

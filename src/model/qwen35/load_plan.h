@@ -14,10 +14,27 @@ enum class MtpUse {
   kRequired,
 };
 
+// The output head's format on the device.
+enum class LmHead : uint8_t {
+  kAsStored,
+  kInt8,  // int8_row, made of a head the file has as floats; a quantised one stays as it is
+};
+
 struct MatrixPlan {
   MatrixParameter parameter;
-  WeightSpec spec;                    // of the whole stack
+  WeightSpec spec;                    // of the whole stack, as the device gets it
   std::vector<LinearSource> sources;  // parameter.count of them
+  // A tied embedding whose rows also become the head, in int8_row; null otherwise.
+  WeightMatrix* int8_head = nullptr;
+
+  WeightSpec int8_head_spec() const {
+    return {.format = WeightFormat::kInt8Row, .n = spec.n, .k = spec.k};
+  }
+  // What a device takes for it.
+  template <typename Bytes>
+  int64_t stored_bytes(const Bytes& bytes_of) const {
+    return bytes_of(spec) + (int8_head == nullptr ? 0 : bytes_of(int8_head_spec()));
+  }
 };
 
 struct VectorPlan {
@@ -41,6 +58,7 @@ struct LoadPlan {
 // over but what this engine has no use for (vision, key and activation scales, rotary tables).
 // Errors: one fault list of all of it; kUnsupported for a quantisation that is not read.
 Result<LoadPlan> plan_load(const Checkpoint& checkpoint, const ModelConfig& config, MtpUse mtp,
-                           ModelWeights& weights, Findings& findings);
+                           ModelWeights& weights, Findings& findings,
+                           LmHead head = LmHead::kAsStored);
 
 }  // namespace pewter

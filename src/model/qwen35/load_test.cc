@@ -7,6 +7,7 @@
 
 #include "model/qwen35/testing/host_device.h"
 #include "model/qwen35/testing/synthetic_checkpoint.h"
+#include "tensor/formats/int8_row.h"
 
 namespace pewter {
 namespace {
@@ -213,6 +214,58 @@ TEST(LoadWeights, ReadsDenseModelsAndTiedHeads) {
   dense.write(directory);
   const Loaded model = load(directory.path());
   EXPECT_EQ(model.loaded.weights.head.values.data(), model.loaded.weights.embed.values.data());
+}
+
+// The head in int8: of floats of every type, a second matrix where it is tied, and never of codes.
+TEST(LoadWeights, MakesAnInt8HeadOfFloats) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    SyntheticCheckpoint synthetic;
+    synthetic.pack_floats("lm_head", dtype);
+    synthetic.expected["lm_head"] = encode_int8(synthetic.expected["lm_head"]).value();
+    expect_loads(synthetic, {.head = LmHead::kInt8});
+  }
+}
+
+TEST(LoadWeights, MakesAnInt8HeadBesideATiedEmbedding) {
+  SyntheticCheckpoint tied;
+  tied.config.set("tie_word_embeddings", true);
+  tied.erase("lm_head.weight");
+  tied.expected.erase("lm_head");
+  expect_loads(tied, {.head = LmHead::kInt8});
+  const TempDirectory directory;
+  tied.write(directory);
+  const Loaded plain = load(directory.path());
+  const Loaded model = load(directory.path(), {.head = LmHead::kInt8});
+  const WeightMatrix& head = model.loaded.weights.head;
+  EXPECT_EQ(head.format, WeightFormat::kInt8Row);
+  EXPECT_EQ(decode(head), decode(encode_int8(model.loaded.weights.embed).value()));
+  EXPECT_EQ(model.loaded.report.stored_bytes,
+            plain.loaded.report.stored_bytes + head.n * (head.k + 4));
+  EXPECT_EQ(model.loaded.report.file_bytes, plain.loaded.report.file_bytes);
+}
+
+TEST(LoadWeights, LeavesAQuantisedHeadAsItIs) {
+  SyntheticCheckpoint synthetic;
+  synthetic.set_quantization(R"({"quant_method": "fp8", "weight_block_size": [128, 128],
+                                 "activation_scheme": "dynamic"})");
+  synthetic.pack_fp8("lm_head");
+  for (const std::string& module : synthetic.quantisable_modules()) synthetic.pack_fp8(module);
+  expect_loads(synthetic, {.head = LmHead::kInt8});
+}
+
+TEST(LoadWeights, RefusesAnInt8HeadOfWhatIsNotFinite) {
+  SyntheticCheckpoint synthetic;
+  auto& bytes = synthetic.tensor("lm_head.weight").bytes;
+  bytes[2 * 130] = std::byte{0x80};  // element [1, 2], infinity
+  bytes[2 * 130 + 1] = std::byte{0x7F};
+  const TempDirectory directory;
+  synthetic.write(directory);
+  HostDevice device;
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  const auto config = ModelConfig::parse(checkpoint.config()).value();
+  const auto loaded = load_weights(checkpoint, config, device, {.head = LmHead::kInt8});
+  ASSERT_FALSE(loaded);
+  EXPECT_THAT(loaded.error().message, HasSubstr("lm_head.weight: element [1, 2] is not finite"));
 }
 
 TEST(LoadWeights, GivesTheSameBytesWhateverTheThreadsAndTheIo) {

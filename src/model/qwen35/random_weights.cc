@@ -111,6 +111,15 @@ void fill_rows(const WeightMatrix& rows, float size, uint64_t seed) {
         store_scale(rows.scales, i, x < 0 ? -magnitude : magnitude);
       });
     }
+    case WeightFormat::kInt8Row: {
+      random_bytes(bits, values.data(), values.bytes());
+      auto* to = values.data_as<int8_t>();
+      for (int64_t i = 0; i < values.bytes(); ++i) to[i] = std::max(to[i], int8_t{-127});
+      constexpr float kCodeSize = 73.6f;  // of codes uniform in −127 … 127
+      return uniform_values(bits, rows.scales.elements(), [&](int64_t i, float x) {
+        store_scale(rows.scales, i, size / kCodeSize * (1.0f + 0.1f * x));
+      });
+    }
   }
 }
 
@@ -122,14 +131,14 @@ class Maker {
 
   Result<ModelWeights> run() {
     ModelWeights weights;
-    const Parameters parameters = list_parameters(config_, /*with_mtp=*/false, weights);
+    const Parameters parameters = list_parameters(config_, format_, /*with_mtp=*/false, weights);
     for (const MatrixParameter& p : parameters.matrices) TRY(add(p));
     fill_matrices();
     TRY(first_error_);
     for (const VectorParameter& p : parameters.vectors) {
       TRY(make(p, weights));
     }
-    if (config_.tied_embeddings) weights.head = weights.embed;
+    if (!weights.head.defined()) weights.head = weights.embed;  // tied
     return weights;
   }
 
@@ -142,10 +151,7 @@ class Maker {
   };
 
   Status add(const MatrixParameter& p) {
-    WeightSpec spec = format_(p);
-    spec.n = p.n;
-    spec.k = p.k;
-    spec.count = p.count;
+    const WeightSpec spec = spec_of(p, format_);
     TRY_ASSIGN(*p.target, device_.make_weight(spec));
     total_ += weight_bytes(spec);
     // Embeddings as large as what the layers add, so that tokens stay different and with them the
@@ -263,18 +269,13 @@ RandomWeightBytes random_weight_bytes(const Device& device, const ModelConfig& c
                                       const FormatChoice& format, int64_t unique_layers) {
   const ModelConfig unique = first_layers(config, unique_layers);
   ModelWeights shape;
-  const Parameters parameters = list_parameters(unique, /*with_mtp=*/false, shape);
+  const Parameters parameters = list_parameters(unique, format, /*with_mtp=*/false, shape);
   RandomWeightBytes bytes;
   const auto add = [&](std::string_view name, int64_t count) {
     (name.starts_with("layers.") ? bytes.layers : bytes.others) += count;
   };
-  for (const MatrixParameter& p : parameters.matrices) {
-    WeightSpec spec = format(p);
-    spec.n = p.n;
-    spec.k = p.k;
-    spec.count = p.count;
-    add(p.module, device.stored_weight_bytes(spec));
-  }
+  for (const MatrixParameter& p : parameters.matrices)
+    add(p.module, device.stored_weight_bytes(spec_of(p, format)));
   for (const VectorParameter& p : parameters.vectors) add(p.name, 4 * p.elements());
   return bytes;
 }

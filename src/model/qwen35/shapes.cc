@@ -59,6 +59,7 @@ Json config_json(const Shape& s) {
 
 constexpr WeightSpec kBF16{.format = WeightFormat::kBF16};
 constexpr WeightSpec kFp8{.format = WeightFormat::kFp8Block128, .scale_dtype = DType::kBF16};
+constexpr WeightSpec kInt8{.format = WeightFormat::kInt8Row};
 constexpr WeightSpec kInt4{.format = WeightFormat::kInt4Group128, .scale_dtype = DType::kF16};
 
 Error unknown(std::string_view what, std::string_view name, std::string_view known) {
@@ -92,12 +93,14 @@ Result<FormatChoice> shape_formats(std::string_view name, const ShapeFormats& fo
   }
   if (formats.head == "bf16") {
     head = kBF16;
+  } else if (formats.head == "int8") {
+    head = kInt8;
   } else if (formats.head == "fp8") {
     head = kFp8;
   } else if (formats.head == "int4") {
     head = kInt4;
   } else {
-    return unknown("head format", formats.head, "bf16, fp8, int4");
+    return unknown("head format", formats.head, "bf16, int8, fp8, int4");
   }
   return FormatChoice([linear, shared, head](const MatrixParameter& p) {
     if (p.float_only || p.component == Component::kDeltaGates || p.component == Component::kMtp)

@@ -14,7 +14,7 @@ Result<ModelConfig> shape_config(std::string_view name);
 // head, router, the shared expert's gate, the delta rule's two gates. hybrid: int4 with the shared
 // experts in fp8. Scales are 16 bits wide. Error: kInvalidArgument, naming the known ones.
 struct ShapeFormats {
-  std::string head = "bf16";  // format of the head alone: bf16, fp8 or int4
+  std::string head = "bf16";  // format of the head alone: bf16, int8, fp8 or int4
 };
 Result<FormatChoice> shape_formats(std::string_view name, const ShapeFormats& formats = {});
 

@@ -20,8 +20,6 @@ StepBytes decode_bytes(const ModelConfig& config, const Footprint& footprint,
       bytes.experts += number(component.stored_bytes) * distinct / number(config.experts);
     } else if (component.name == component_name(Component::kEmbedding)) {
       bytes.weights += number(component.token_bytes * step.rows);
-    } else if (component.name == component_name(Component::kHead) && step.head_bits > 0) {
-      bytes.weights += number(config.vocab_size * config.hidden_size) * step.head_bits / 8;
     } else {
       bytes.weights += number(component.token_bytes);
     }

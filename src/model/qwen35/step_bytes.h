@@ -15,9 +15,6 @@ struct DecodeStep {
   // routing of m rows: uniform_experts.
   double distinct_experts = 0;
   double context = 0;  // committed positions of a sequence, mean
-  // The head's own bits a weight when they are not its WeightFormat's (8 and a 16-bit scale a row
-  // in int8).
-  double head_bits = 0;
 };
 
 struct StepBytes {

@@ -8,22 +8,20 @@
 namespace pewter {
 namespace {
 
-constexpr double kInt8HeadBits122B = 8 + 16.0 / 3072;  // with a 16-bit scale a row
-
-Footprint footprint_of(const ModelConfig& config, std::string_view format) {
-  return footprint(config, /*with_mtp=*/false, shape_formats(format).value());
+Footprint footprint_of(const ModelConfig& config, std::string_view format,
+                       const char* head = "bf16") {
+  return footprint(config, /*with_mtp=*/false, shape_formats(format, {.head = head}).value());
 }
 
 void expect_within_a_percent(double value, double want) { EXPECT_NEAR(value, want, 0.01 * want); }
 
 class Hybrid122B : public testing::Test {
  protected:
-  double gigabytes(DecodeStep step) const {
-    step.head_bits = kInt8HeadBits122B;
+  double gigabytes(const DecodeStep& step) const {
     return decode_bytes(config_, footprint_, step).total() / 1e9;
   }
   ModelConfig config_ = shape_config("qwen3.5-122b").value();
-  Footprint footprint_ = footprint_of(config_, "hybrid");
+  Footprint footprint_ = footprint_of(config_, "hybrid", "int8");
 };
 
 TEST_F(Hybrid122B, OneToken) { expect_within_a_percent(gigabytes({}), 5.62); }
@@ -60,8 +58,7 @@ TEST_F(Hybrid122B, EveryRowReadsItsEmbedding) {
 // int4 with fp8 shared experts and an int8 head: 1.99 GB.
 TEST(StepBytes, Hybrid35B) {
   const ModelConfig config = shape_config("qwen3.5-35b").value();
-  const StepBytes bytes =
-      decode_bytes(config, footprint_of(config, "hybrid"), {.head_bits = 8 + 16.0 / 2048});
+  const StepBytes bytes = decode_bytes(config, footprint_of(config, "hybrid", "int8"), {});
   expect_within_a_percent(bytes.total() / 1e9, 1.99);
 }
 
@@ -120,6 +117,7 @@ TEST(Shapes, RefuseUnknownNames) {
       << shape.error().message;
   EXPECT_FALSE(shape_formats("int5"));
   EXPECT_FALSE(shape_formats("int4", {.head = "f32"}));
+  EXPECT_TRUE(shape_formats("int4", {.head = "int8"}));
 }
 
 // What checkpoints leave in bf16 stays in it.

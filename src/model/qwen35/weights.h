@@ -51,7 +51,7 @@ struct MtpWeights {
 
 struct ModelWeights {
   WeightMatrix embed;  // [V, H]
-  WeightMatrix head;   // [V, H]; shares embed's storage when tied
+  WeightMatrix head;   // [V, H]; embed itself when tied, unless it is an int8 copy
   TensorView norm;     // [H] f32
   std::vector<LayerWeights> layers;
   std::optional<MtpWeights> mtp;

@@ -16,8 +16,14 @@ struct Format {
   std::string name;    // as the goldens call it
   std::string folder;  // under shared models
   std::string device = "cpu";
+  LmHead head = LmHead::kAsStored;
+
+  std::string test_name() const {
+    return str_cat(name, head == LmHead::kInt8 ? "_int8_head" : "",
+                   device == "cpu" ? "" : "_" + device);
+  }
   friend std::ostream& operator<<(std::ostream& out, const Format& f) {
-    return out << f.name << " on " << f.device;
+    return out << f.test_name();
   }
 };
 std::vector<Format> formats() {
@@ -28,6 +34,10 @@ std::vector<Format> formats() {
                                        {"fp8", "demo-fp8"},
                                        {"hybrid", "demo-hybrid"}})
       all.push_back({name, folder, device});
+  for (const size_t i : {0, 3}) {  // bf16 and hybrid: what an int8 head costs
+    all.push_back(all[i]);
+    all.back().head = LmHead::kInt8;
+  }
   return all;
 }
 const std::array kGoldenFormats = {"bf16", "int4", "fp8", "hybrid", "nvfp4"};
@@ -42,7 +52,8 @@ struct Bounds {
 constexpr Bounds kPlain{3e-4, 1e-3, 1e-2, 0.1, 54};
 constexpr Bounds kCodes{3e-4, 3e-3, 5e-2, 0.3, 48};
 const Bounds& bounds_of(const Format& format) {
-  const bool codes = format.device == "cpu" && (format.name == "int4" || format.name == "hybrid");
+  const bool codes = format.head == LmHead::kInt8 ||
+                     (format.device == "cpu" && (format.name == "int4" || format.name == "hybrid"));
   return codes ? kCodes : kPlain;
 }
 
@@ -58,9 +69,11 @@ class Demo : public testing::TestWithParam<Format> {
                                : shared);
     if (directory_.empty()) GTEST_SKIP() << "no " << GetParam().folder << " (set PEWTER_SHARED)";
   }
-  std::unique_ptr<LoadedGolden> load(const std::string& device) {
+  std::unique_ptr<LoadedGolden> load() { return load(GetParam().device, GetParam().head); }
+  std::unique_ptr<LoadedGolden> load(const std::string& device, LmHead head) {
     return load_golden(directory_, device,
-                       {.chunk_rows = 512, .cache_tokens = 2048, .logits_rows = 512});
+                       {.chunk_rows = 512, .cache_tokens = 2048, .logits_rows = 512},
+                       /*threads=*/0, head);
   }
   std::string directory_;
   Golden golden_;
@@ -101,7 +114,7 @@ double mean_difference(const std::vector<double>& x, const Golden::Floats& golde
 }
 
 TEST_P(Demo, LossesMatchTheirFormat) {
-  const auto loaded = load(GetParam().device);
+  const auto loaded = load();
   const std::vector<int32_t>& ids = golden_.ids("nll.input_ids");
   std::vector<double> ours;
   for (size_t text = 0; text < 8; ++text) {
@@ -113,7 +126,7 @@ TEST_P(Demo, LossesMatchTheirFormat) {
   const double golden_mean = mean(std::vector<double>(golden.values.begin(), golden.values.end()));
   const double own = mean_difference(ours, golden);
   std::printf("%s: mean NLL %.5f (reference %.5f), mean |difference| per token %.2e\n",
-              GetParam().name.c_str(), mean(ours), golden_mean, own);
+              GetParam().test_name().c_str(), mean(ours), golden_mean, own);
   EXPECT_LE(std::abs(mean(ours) - golden_mean), bounds_of(GetParam()).mean_nll);
   EXPECT_LE(own, bounds_of(GetParam()).token_nll);
   for (const std::string other : kGoldenFormats) {
@@ -123,7 +136,7 @@ TEST_P(Demo, LossesMatchTheirFormat) {
 }
 
 TEST_P(Demo, LongTextLogitsMatch) {
-  const auto loaded = load(GetParam().device);
+  const auto loaded = load();
   const std::vector<int32_t>& ids = golden_.ids("long.input_ids");
   SequenceState sequence = loaded->runner->open(static_cast<int64_t>(ids.size())).value();
   loaded->runner->prefill(
@@ -136,7 +149,7 @@ TEST_P(Demo, LongTextLogitsMatch) {
       worst_row(*loaded->backend.device,
                 loaded->runner->logits().slice(0, first, first + golden.rows()), golden);
   std::printf("%s: worst relative distance of the last %ld logits rows %.2e\n",
-              GetParam().name.c_str(), static_cast<long>(golden.rows()), worst);
+              GetParam().test_name().c_str(), static_cast<long>(golden.rows()), worst);
   EXPECT_LE(worst, bounds_of(GetParam()).long_logits);
 }
 
@@ -186,7 +199,7 @@ double reference_gap(LoadedGolden& loaded, const std::vector<int32_t>& tokens, i
 }
 
 TEST_P(Demo, GreedyAnswersMatchButForNearTies) {
-  const auto loaded = load(GetParam().device);
+  const auto loaded = load();
   std::unique_ptr<LoadedGolden> reference;  // loaded at the first difference
   const Json file = Json::parse(read_file(golden_data("demo/answers.json")).value()).value();
   int equal = 0;
@@ -199,21 +212,19 @@ TEST_P(Demo, GreedyAnswersMatchButForNearTies) {
       ++equal;
       continue;
     }
-    if (!reference) reference = load("cpu-reference");
+    if (!reference) reference = load("cpu-reference", LmHead::kAsStored);
     std::vector<int32_t> tokens = ids;
     tokens.insert(tokens.end(), ours.begin(), mine);
     const double gap = reference_gap(*reference, tokens, *theirs, *mine);
     EXPECT_LE(gap, bounds_of(GetParam()).near_tie)
         << prompt.find("family")->as_string() << ", token " << (mine - ours.begin());
   }
-  std::printf("%s: %d of 60 greedy answers equal\n", GetParam().name.c_str(), equal);
+  std::printf("%s: %d of 60 greedy answers equal\n", GetParam().test_name().c_str(), equal);
   EXPECT_GE(equal, bounds_of(GetParam()).equal_answers);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Demo, testing::ValuesIn(formats()), [](const auto& chosen) {
-  const Format& format = chosen.param;
-  return format.device == "cpu" ? format.name : format.name + "_" + format.device;
-});
+INSTANTIATE_TEST_SUITE_P(Formats, Demo, testing::ValuesIn(formats()),
+                         [](const auto& chosen) { return chosen.param.test_name(); });
 
 // The scalar reference on a short stretch: what the fast path's bounds rest on.
 TEST(DemoReference, LossesMatch) {

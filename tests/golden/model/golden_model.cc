@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "checkpoint/checkpoint.h"
-#include "model/qwen35/load.h"
 
 namespace pewter {
 
@@ -27,12 +26,13 @@ Golden Golden::open(const std::string& path) {
 }
 
 std::unique_ptr<LoadedGolden> load_golden(const std::string& directory, const std::string& device,
-                                          const RunnerOptions& options, int threads) {
+                                          const RunnerOptions& options, int threads, LmHead head) {
   auto loaded = std::make_unique<LoadedGolden>();
   loaded->backend = make_backend({.device = device, .threads = threads}).value();
   const Checkpoint checkpoint = Checkpoint::open(directory).value();
   ModelConfig config = ModelConfig::parse(checkpoint.config()).value();
-  ModelWeights weights = load_weights(checkpoint, config, *loaded->backend.device).value().weights;
+  ModelWeights weights =
+      load_weights(checkpoint, config, *loaded->backend.device, {.head = head}).value().weights;
   loaded->model =
       Qwen35Model::make(*loaded->backend.device, std::move(config), std::move(weights)).value();
   loaded->runner =

@@ -11,6 +11,7 @@
 
 #include "backend/factory.h"
 #include "engine/model_runner.h"
+#include "model/qwen35/load.h"
 #include "model/qwen35/model.h"
 
 namespace pewter {
@@ -43,7 +44,8 @@ struct LoadedGolden {
 };
 // device: as make_backend takes it. taps: layers whose residual is kept.
 std::unique_ptr<LoadedGolden> load_golden(const std::string& directory, const std::string& device,
-                                          const RunnerOptions& options, int threads = 0);
+                                          const RunnerOptions& options, int threads = 0,
+                                          LmHead head = LmHead::kAsStored);
 
 // "cuda" where this program can use it.
 std::vector<std::string> golden_devices(std::initializer_list<std::string> always);

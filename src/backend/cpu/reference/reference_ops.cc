@@ -6,6 +6,13 @@
 
 namespace pewter {
 
+int64_t ReferenceOps::scratch_bytes(const OpsLimits& limits) const {
+  // The two large ones of reserve(), and the sampler's.
+  return 4 * (limits.rows * limits.widest_input +
+              std::max(limits.rows, limits.logits_rows) * limits.widest_output) +
+         HostSampler::reserved_bytes(limits.widest_output);
+}
+
 Status ReferenceOps::reserve(const OpsLimits& limits) {
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   normed_.resize(size(limits.rows * limits.widest_input));

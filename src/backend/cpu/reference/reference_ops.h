@@ -13,6 +13,7 @@ class ReferenceOps final : public Ops {
  public:
   DType activation_dtype() const override { return DType::kF32; }
   KvFormat kv_format() const override { return KvFormat::kF32; }
+  int64_t scratch_bytes(const OpsLimits& limits) const override;
   Status reserve(const OpsLimits& limits) override;
 
   void embed(const EmbedArgs&) override;

@@ -19,7 +19,8 @@ struct PackArgs {
   BlockShape shape;
 };
 
-// A pair of canonical elements, inputs k and k + 1 of one row; zero (int4: code 8) outside.
+// A pair of canonical elements, inputs k and k + 1 of one row; zero (int4: code 8) outside. int8
+// codes have 128 added, so that zero is 0x80.
 __device__ uint32_t pair_at(const PackArgs& a, int64_t row, int64_t k) {
   const bool inside = row < a.row_count;
   const uint8_t* from = a.rows + row * a.row_bytes;
@@ -33,7 +34,8 @@ __device__ uint32_t pair_at(const PackArgs& a, int64_t row, int64_t k) {
     return a.format == WeightFormat::kBF16 ? reinterpret_cast<const uint16_t*>(from)[i] : from[i];
   };
   const int bits = a.format == WeightFormat::kBF16 ? 16 : 8;
-  return element(k) | element(k + 1) << bits;
+  const uint32_t both = element(k) | element(k + 1) << bits;
+  return a.format == WeightFormat::kInt8Row ? both ^ 0x8080u : both;
 }
 
 __device__ inline uint8_t* block_at(const PackArgs& a, int64_t tile, int64_t block) {
@@ -61,6 +63,7 @@ __global__ void pack_values_kernel(PackArgs a, int64_t count) {
         }
       break;
     case WeightFormat::kFp8Block128:
+    case WeightFormat::kInt8Row:
       for (int s = 0; s < 2; ++s)
         for (int p = 0; p < 4; ++p)
           words[2 * s + p / 2] |= pair(32 * record + 8 * t + 4 * s, p) << (16 * (p & 1));
@@ -113,7 +116,11 @@ int64_t matrix_bytes(const WeightSpec& spec) {
 
 }  // namespace
 
-int64_t tiled_bytes(const WeightSpec& spec) { return spec.count * matrix_bytes(spec); }
+int64_t tiled_bytes(const WeightSpec& spec) {
+  const int64_t row_scales =
+      spec.format == WeightFormat::kInt8Row ? round_up(spec.n, kTileOutputs) * 4 : 0;
+  return spec.count * (matrix_bytes(spec) + row_scales);
+}
 
 WeightMatrix tiled_weight(const WeightSpec& spec, std::shared_ptr<const Buffer> memory) {
   WeightMatrix w{.format = spec.format, .n = spec.n, .k = spec.k, .count = spec.count};
@@ -122,6 +129,10 @@ WeightMatrix tiled_weight(const WeightSpec& spec, std::shared_ptr<const Buffer> 
   const bool scaled =
       spec.format == WeightFormat::kInt4Group128 || spec.format == WeightFormat::kFp8Block128;
   if (scaled) w.scales = {memory->data(), spec.scale_dtype, {spec.count, 0}};
+  if (spec.format == WeightFormat::kInt8Row)  // padding stays zero, as memory is allocated
+    w.scales = {memory->data() + spec.count * matrix_bytes(spec),
+                DType::kF32,
+                {spec.count, round_up(spec.n, kTileOutputs)}};
   if (spec.has_zeros) w.zeros = {memory->data(), DType::kU8, {spec.count, 0}};
   w.storage = std::move(memory);
   return w;
@@ -150,6 +161,9 @@ void pack_rows(cudaStream_t stream, const WeightMatrix& w, int64_t index, int64_
   const int64_t lanes = tiles * blocks * shape.records * kWarp;
   pack_values_kernel<<<grid(lanes), 256, 0, stream>>>(args, lanes);
   CUDA_CHECK(cudaGetLastError());
+  if (w.format == WeightFormat::kInt8Row)
+    CUDA_CHECK(cudaMemcpyAsync(w.scales[index].data_as<float>() + row_begin, args.scales,
+                               static_cast<size_t>(rows.n) * 4, cudaMemcpyDeviceToDevice, stream));
   if (shape.tail_bytes == 0) return;
   const int64_t places = tiles * blocks * kTileOutputs;
   pack_tails_kernel<<<grid(places), 256, 0, stream>>>(args, places);

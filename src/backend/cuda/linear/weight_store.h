@@ -9,8 +9,9 @@ namespace pewter::cuda {
 
 int64_t tiled_bytes(const WeightSpec& spec);  // of the whole stack
 
-// The stack over memory of tiled_bytes: values [count, bytes of a matrix] u8. Scales and zeros lie
-// among them; their views are empty and only tell that they are there, and in which type.
+// The stack over zeroed memory of tiled_bytes: values [count, bytes of a matrix] u8. Scales and
+// zeros lie among them; their views are empty and only tell that they are there, and in which type.
+// int8's scales are behind them, [count, n padded to 16] f32.
 WeightMatrix tiled_weight(const WeightSpec& spec, std::shared_ptr<const Buffer> memory);
 
 // Enqueues the packing of rows (canonical, in device memory) as rows row_begin … of matrix `index`;

@@ -12,7 +12,7 @@ class HostDevice final : public Device {
   explicit HostDevice(int64_t available = int64_t{1} << 40) : available_(available) {}
 
   std::string_view name() const override { return "host"; }
-  int64_t available_bytes() const override { return available_; }
+  DeviceMemory memory() const override { return {.total = available_, .free = available_}; }
   int64_t cache_bytes() const override { return 0; }
   Result<Buffer> allocate(int64_t bytes) override {
     TRY_ASSIGN(Buffer buffer, Buffer::host(bytes));
