@@ -92,6 +92,19 @@ struct AttentionArgs {
   TensorView out;  // [m, Nq·D] act
 };
 
+// A whole token mixer with its projections; by default the stages in turn.
+struct DeltaNetArgs {
+  NormLinearArgs in;
+  DeltaMixArgs mix;
+  LinearAddArgs out;
+};
+struct AttentionNetArgs {
+  NormLinearArgs in;
+  AttentionPrepareArgs prepare;
+  AttentionArgs attention;
+  LinearAddArgs out;
+};
+
 // RMSNorm(x)·(1 + norm), its top-k experts of the softmax over all (ties to the lower index) with
 // weights renormalised to sum 1, and the shared expert's gate sigmoid(n·gᵀ).
 struct RouteArgs {
@@ -245,6 +258,8 @@ class Ops {
   virtual void delta_mix(const DeltaMixArgs&) = 0;
   virtual void attention_prepare(const AttentionPrepareArgs&) = 0;
   virtual void attention(const AttentionArgs&) = 0;
+  virtual void delta_net(const DeltaNetArgs& args);
+  virtual void attention_net(const AttentionNetArgs& args);
   virtual void route(const RouteArgs&) = 0;
   virtual void experts_up(const ExpertsUpArgs&) = 0;
   virtual void experts_down_add(const ExpertsDownAddArgs&) = 0;

@@ -4,7 +4,8 @@
 
 #include "backend/cuda/common/cuda_check.h"
 #include "backend/cuda/common/rows.h"
-#include "backend/cuda/linear/sliced.h"
+#include "backend/cuda/linear/coded_rows.h"
+#include "backend/cuda/linear/router.h"
 #include "backend/cuda/sampling/sampling.h"
 
 namespace pewter {
@@ -42,12 +43,15 @@ StreamArgs dense(const __nv_bfloat16* x, int64_t x_stride, int64_t k, int64_t ro
   args.x_stride = x_stride;
   args.k = to_int(k);
   args.rows = to_int(rows);
-  args.source_rows = to_int(rows);
   return args;
 }
 
 cuda::AttentionShape shape_of(int64_t query_heads, int64_t kv_heads, int64_t head_dim) {
   return {to_int(query_heads), to_int(kv_heads), to_int(head_dim)};
+}
+// Of one sequence in a decode step.
+int most_rows(const Batch& batch) {
+  return to_int(std::min<int64_t>(kMaxDecodeRows, batch.rows - batch.sequences + 1));
 }
 cuda::AttentionBatch batch_of(const Batch& batch) {
   return {.row_sequence = batch.row_sequence,
@@ -72,7 +76,7 @@ void CudaOps::lay_out(Arena& arena) {
   const int64_t logits_rows = std::max<int64_t>(l.logits_rows, 1);
   const int64_t rows = std::max(l.rows, logits_rows), pairs = rows * l.top_k;
   arena.take(scratch_.normed, rows * l.widest_input);
-  arena.take(scratch_.router_logits, cuda::kSlices * rows * (l.experts + 1));
+  arena.take(scratch_.router_logits, rows * (l.experts + 1));
   arena.take(scratch_.pairs, pairs);
   // Small blocks serve few rows, so these are most for any step.
   arena.take(scratch_.blocks, std::max(cuda::most_blocks(rows, l.experts, l.top_k, 32),
@@ -80,6 +84,11 @@ void CudaOps::lay_out(Arena& arena) {
                                                          l.experts, l.top_k, 8)));
   arena.take(scratch_.block_count, 1);
   arena.take(scratch_.expert_outputs, l.top_k > 0 ? (pairs + rows) * l.widest_input : 0);
+  arena.take(
+      scratch_.codes,
+      std::max(rows * cuda::coded_row_bytes(l.widest_input),
+               (pairs + rows) * cuda::coded_row_bytes(std::max(l.expert_width, l.shared_width))));
+  arena.take(scratch_.readers, l.sequences * l.key_heads);
   arena.take(scratch_.mixed, (rows + 16 * l.sequences) * l.delta_channels);
   arena.take(scratch_.mixed_gates, (rows + 16 * l.sequences) * 2 * l.value_heads);
   arena.take(scratch_.edited_logits, logits_rows * l.widest_output);
@@ -105,23 +114,34 @@ Status CudaOps::reserve(const OpsLimits& limits) {
   TRY_ASSIGN(memory_, device_->allocate(measure.used()));
   Arena arena(memory_.data());
   lay_out(arena);
+  device_->zero(memory_.data(), measure.used());  // counters begin at zero
   return {};
 }
 
 void CudaOps::product(const StreamArgs& args) {
-  cuda::stream_product(stream(), {device_->multiprocessors(), device_->shared_bytes()}, args);
+  StreamArgs job = args;
+  job.codes = scratch_.codes;
+  cuda::stream_product(stream(), gpu(), job);
 }
 
-void CudaOps::norm_into_scratch(const TensorView& x, const TensorView& weight, float epsilon) {
-  CHECK(x.dim(1) <= limits_.widest_input, "rows of ", x.dim(1));
-  cuda::norm_rows(stream(), {.x = x.data_as<float>(),
-                             .x_stride = x.stride(0),
-                             .weight = weight.data_as<float>(),
-                             .epsilon = epsilon,
-                             .out = scratch_.normed,
-                             .out_stride = x.dim(1),
-                             .rows = to_int(x.dim(0)),
-                             .width = to_int(x.dim(1))});
+// RMSNorm of x's rows into scratch, and their codes where a matrix of `job` wants them.
+void CudaOps::norm_rows_of(StreamArgs& job, const TensorView& x, const TensorView& weight,
+                           float epsilon) {
+  const int64_t width = x.dim(1);
+  CHECK(width <= limits_.widest_input, "rows of ", width);
+  cuda::NormRows norm{.x = x.data_as<float>(),
+                      .x_stride = x.stride(0),
+                      .weight = weight.data_as<float>(),
+                      .epsilon = epsilon,
+                      .out = scratch_.normed,
+                      .out_stride = width,
+                      .rows = to_int(x.dim(0)),
+                      .width = to_int(width)};
+  if (cuda::has_coded(job) && cuda::can_code(norm)) {
+    norm.codes = scratch_.codes;
+    job.has_codes = true;
+  }
+  cuda::norm_rows(stream(), norm);
 }
 
 void CudaOps::embed(const EmbedArgs& args) {
@@ -139,9 +159,8 @@ void CudaOps::embed(const EmbedArgs& args) {
 }
 
 void CudaOps::norm_linear(const NormLinearArgs& args) {
-  const int64_t m = args.x.dim(0), hidden = args.x.dim(1);
-  norm_into_scratch(args.x, args.norm, args.epsilon);
-  StreamArgs job = dense(scratch_.normed, hidden, hidden, m);
+  const int64_t hidden = args.x.dim(1);
+  StreamArgs job = dense(scratch_.normed, hidden, hidden, args.x.dim(0));
   job.out = args.out.data();
   job.out_stride = args.out.stride(0);
   job.output = args.out.dtype() == DType::kF32 ? StreamOutput::kF32 : StreamOutput::kBF16;
@@ -153,16 +172,23 @@ void CudaOps::norm_linear(const NormLinearArgs& args) {
     column += w->n;
   }
   CHECK(column == args.out.dim(1), "outputs ", column, " into ", args.out.dim(1));
-  // The units that take longest first, so that none is left for the end.
+  // Matrices that want bf16 rows first, as stream_product asks; then the units that take longest.
   std::stable_sort(
-      job.w, job.w + job.stacks,
-      [](const cuda::TileStack& a, const cuda::TileStack& b) { return a.records() > b.records(); });
+      job.w, job.w + job.stacks, [](const cuda::TileStack& a, const cuda::TileStack& b) {
+        const bool a_coded = cuda::is_coded(a.format), b_coded = cuda::is_coded(b.format);
+        if (a_coded != b_coded) return b_coded;
+        return a.blocks * a.block_bytes > b.blocks * b.block_bytes;
+      });
+  norm_rows_of(job, args.x, args.norm, args.epsilon);
   product(job);
 }
 
-void CudaOps::linear_add(const LinearAddArgs& args) {
+void CudaOps::linear_add(const LinearAddArgs& args) { add_product(args, false); }
+
+void CudaOps::add_product(const LinearAddArgs& args, bool has_codes) {
   StreamArgs job = dense(bf16(args.x), args.x.stride(0), args.w.k, args.x.dim(0));
   job.w[job.stacks++] = cuda::stack_of(args.w);
+  job.has_codes = has_codes;
   job.out = args.partial.data();
   job.out_stride = args.partial.stride(0);
   job.output = StreamOutput::kF32;
@@ -193,23 +219,42 @@ cuda::DeltaArgs CudaOps::delta_args(const DeltaMixArgs& args) const {
                         .window = bf16(args.state.window),
                         .tape = bf16(args.state.tape),
                         .gates = args.state.gates.data_as<float>(),
+                        .tape_rows = to_int(limits_.decode_rows),
+                        .readers = scratch_.readers,
                         .mixed = scratch_.mixed,
                         .mixed_gates = scratch_.mixed_gates};
   return delta;
 }
 
-void CudaOps::delta_mix(const DeltaMixArgs& args) {
+void CudaOps::delta_mix(const DeltaMixArgs& args) { mix(args, false); }
+
+// True when the rows were coded.
+bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes) {
   cuda::DeltaArgs delta = delta_args(args);
   delta.slot = args.batch.slot;
   delta.accepted = args.batch.accepted;
   delta.row_begin = args.batch.row_begin;
   delta.sequences = to_int(args.batch.sequences);
-  delta.is_prefill = args.batch.phase == Phase::kPrefill;
+  delta.most_rows = most_rows(args.batch);
   delta.in = bf16(args.in);
   delta.in_stride = args.in.stride(0);
   delta.out = bf16(args.out);
   delta.out_stride = args.out.stride(0);
-  cuda::delta_mix(stream(), delta);
+  if (args.batch.phase == Phase::kPrefill) {
+    cuda::delta_prefill(stream(), delta);
+    return false;
+  }
+  const bool codes = wants_codes && cuda::can_code(delta);
+  if (codes) delta.codes = scratch_.codes;
+  cuda::delta_decode(stream(), delta);
+  return codes;
+}
+
+// As the stages in turn; the rows between the last two are coded by the kernel that makes them.
+void CudaOps::delta_net(const DeltaNetArgs& args) {
+  norm_linear(args.in);
+  const bool coded = mix(args.mix, cuda::is_coded(args.out.w.format));
+  add_product(args.out, coded);
 }
 
 void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
@@ -217,7 +262,7 @@ void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
   delta.fold_slot = static_cast<int32_t>(slot);
   delta.fold_accepted = static_cast<int32_t>(accepted);
   delta.sequences = 1;
-  cuda::delta_mix(stream(), delta);
+  cuda::delta_decode(stream(), delta);
 }
 
 void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
@@ -239,44 +284,72 @@ void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
                            .q_stride = args.q.stride(0)});
 }
 
-void CudaOps::attention(const AttentionArgs& args) {
-  const cuda::AttendArgs attend{.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
-                                .batch = batch_of(args.batch),
-                                .cache = cache_of(args.kv),
-                                .q = bf16(args.q),
-                                .q_stride = args.q.stride(0),
-                                .in = bf16(args.in),
-                                .in_stride = args.in.stride(0),
-                                .out = bf16(args.out),
-                                .out_stride = args.out.stride(0),
-                                .partials = scratch_.attention_partials,
-                                .most_rows = to_int(std::min<int64_t>(
-                                    kMaxDecodeRows, args.batch.rows - args.batch.sequences + 1))};
-  if (args.batch.phase == Phase::kDecode && cuda::can_split(attend.shape))
-    cuda::attend_split(stream(), attend);
-  else
+void CudaOps::attention(const AttentionArgs& args) { attend(args, false); }
+
+// True when the rows were coded.
+bool CudaOps::attend(const AttentionArgs& args, bool wants_codes) {
+  cuda::AttendArgs attend{.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
+                          .batch = batch_of(args.batch),
+                          .cache = cache_of(args.kv),
+                          .q = bf16(args.q),
+                          .q_stride = args.q.stride(0),
+                          .in = bf16(args.in),
+                          .in_stride = args.in.stride(0),
+                          .out = bf16(args.out),
+                          .out_stride = args.out.stride(0),
+                          .partials = scratch_.attention_partials,
+                          .most_rows = most_rows(args.batch)};
+  if (args.batch.phase != Phase::kDecode || !cuda::can_split(attend.shape)) {
     cuda::attend_plain(stream(), attend);
+    return false;
+  }
+  if (wants_codes) attend.codes = scratch_.codes;
+  cuda::attend_split(stream(), attend);
+  return wants_codes;
 }
 
-cuda::RouteRows CudaOps::router_logits(const RouteArgs& args) {
+void CudaOps::attention_net(const AttentionNetArgs& args) {
+  norm_linear(args.in);
+  attention_prepare(args.prepare);
+  const bool coded = attend(args.attention, cuda::is_coded(args.out.w.format));
+  add_product(args.out, coded);
+}
+
+cuda::RouteRows CudaOps::router_logits(const RouteArgs& args, bool wants_codes, bool& has_codes) {
   const int64_t m = args.x.dim(0), hidden = args.x.dim(1), experts = args.router.n;
-  cuda::norm_rows(stream(), {.x = args.x.data_as<float>(),
-                             .x_stride = args.x.stride(0),
-                             .weight = args.norm.data_as<float>(),
-                             .epsilon = args.epsilon,
-                             .out = bf16(args.normed),
-                             .out_stride = args.normed.stride(0),
-                             .rows = to_int(m),
-                             .width = to_int(hidden)});
-  const bool sliced = hidden % 128 == 0;
-  if (sliced) {
-    cuda::sliced_product(
-        stream(), {.w = {cuda::stack_of(args.router), cuda::stack_of(args.shared_gate, experts)},
-                   .x = bf16(args.normed),
-                   .x_stride = args.normed.stride(0),
-                   .rows = to_int(m),
-                   .out = scratch_.router_logits,
-                   .out_stride = experts + 1});
+  cuda::NormRows norm{.x = args.x.data_as<float>(),
+                      .x_stride = args.x.stride(0),
+                      .weight = args.norm.data_as<float>(),
+                      .epsilon = args.epsilon,
+                      .out = bf16(args.normed),
+                      .out_stride = args.normed.stride(0),
+                      .rows = to_int(m),
+                      .width = to_int(hidden)};
+  has_codes = wants_codes && cuda::can_code(norm);
+  uint8_t* const codes = has_codes ? scratch_.codes : nullptr;
+  const bool own_kernel = cuda::can_route_rows(hidden);
+  const bool fused = own_kernel && cuda::can_norm(m, hidden, args.x.stride(0));
+  if (!fused) {
+    norm.codes = codes;
+    cuda::norm_rows(stream(), norm);
+  }
+  if (own_kernel) {
+    cuda::RouterProduct job{
+        .w = {cuda::stack_of(args.router), cuda::stack_of(args.shared_gate, experts)},
+        .k = to_int(hidden),
+        .rows = to_int(m),
+        .x = bf16(args.normed),
+        .x_stride = args.normed.stride(0),
+        .out = scratch_.router_logits,
+        .out_stride = experts + 1};
+    if (fused) {
+      job.norm_x = norm.x;
+      job.norm_stride = norm.x_stride;
+      job.norm_weight = norm.weight;
+      job.epsilon = args.epsilon;
+      job.codes = codes;
+    }
+    cuda::router_product(stream(), job);
   } else {  // rows that need padding
     StreamArgs job = dense(bf16(args.normed), args.normed.stride(0), hidden, m);
     job.w[0] = cuda::stack_of(args.router);
@@ -288,7 +361,6 @@ cuda::RouteRows CudaOps::router_logits(const RouteArgs& args) {
     product(job);
   }
   return {.logits = scratch_.router_logits,
-          .slices = sliced ? cuda::kSlices : 1,
           .expert = args.expert.data_as<int32_t>(),
           .weight = args.weight.data_as<float>(),
           .shared_weight = args.shared_weight.data_as<float>(),
@@ -297,7 +369,10 @@ cuda::RouteRows CudaOps::router_logits(const RouteArgs& args) {
           .top_k = to_int(args.expert.dim(1))};
 }
 
-void CudaOps::route(const RouteArgs& args) { cuda::route_rows(stream(), router_logits(args)); }
+void CudaOps::route(const RouteArgs& args) {
+  bool coded = false;
+  cuda::route_rows(stream(), router_logits(args, false, coded));
+}
 
 cuda::GroupPairs CudaOps::grouping(const TensorView& expert, int64_t experts) const {
   const int64_t m = expert.dim(0);
@@ -311,69 +386,62 @@ cuda::GroupPairs CudaOps::grouping(const TensorView& expert, int64_t experts) co
           .block_count = scratch_.block_count};
 }
 
-void CudaOps::experts_up_grouped(const ExpertsUpArgs& args) {
-  const int64_t m = args.normed.dim(0), top_k = args.expert.dim(1);
-  StreamArgs job = dense(bf16(args.normed), args.normed.stride(0), args.gate.k, m);
-  job.w[0] = cuda::stack_of(args.gate);
-  job.w[1] = cuda::stack_of(args.up);
-  job.stacks = 2;
-  job.out = args.hidden.data();
-  job.out_stride = args.hidden.dim(2);
-  job.output = StreamOutput::kGatedBF16;
-  job.blocks = scratch_.blocks;
-  job.block_count = scratch_.block_count;
-  job.pairs = scratch_.pairs;
-  job.pairs_per_row = to_int(top_k);
-  job.max_blocks = to_int(cuda::most_blocks(m, args.gate.count, top_k, cuda::block_rows(m)));
-  job.block_capacity = cuda::block_rows(m);
-  job.shared[0] = cuda::stack_of(args.shared_gate);
-  job.shared[1] = cuda::stack_of(args.shared_up);
-  job.shared_k = to_int(args.shared_gate.k);
-  job.shared_reads_x = true;
-  job.shared_out = args.shared_hidden.data();
-  job.shared_out_stride = args.shared_hidden.stride(0);
-  product(job);
+cuda::Grouping CudaOps::groups(const TensorView& expert, int64_t experts) const {
+  const int64_t m = expert.dim(0), top_k = expert.dim(1);
+  return {.rows = to_int(m),
+          .top_k = to_int(top_k),
+          .blocks = scratch_.blocks,
+          .block_count = scratch_.block_count,
+          .pairs = scratch_.pairs,
+          .max_blocks = to_int(cuda::most_blocks(m, experts, top_k, cuda::block_rows(m)))};
+}
+
+void CudaOps::experts_up_grouped(const ExpertsUpArgs& args, bool has_codes,
+                                 const cuda::RouteRows& route) {
+  cuda::experts_up(stream(), gpu(),
+                   {.groups = groups(args.expert, args.gate.count),
+                    .route = route,
+                    .grouping = grouping(args.expert, args.gate.count),
+                    .w = {cuda::stack_of(args.gate), cuda::stack_of(args.up)},
+                    .shared = {cuda::stack_of(args.shared_gate), cuda::stack_of(args.shared_up)},
+                    .x = bf16(args.normed),
+                    .x_stride = args.normed.stride(0),
+                    .k = to_int(args.gate.k),
+                    .out = bf16(args.hidden),
+                    .out_stride = args.hidden.dim(2),
+                    .shared_out = bf16(args.shared_hidden),
+                    .shared_stride = args.shared_hidden.stride(0),
+                    .codes = scratch_.codes,
+                    .has_codes = has_codes});
 }
 
 void CudaOps::experts_down_grouped(const ExpertsDownAddArgs& args) {
-  const int64_t m = args.partial.dim(0), hidden = args.partial.dim(1), top_k = args.expert.dim(1);
-  StreamArgs job = dense(bf16(args.hidden), args.hidden.dim(2), args.down.k, m);
-  job.w[0] = cuda::stack_of(args.down);
-  job.stacks = 1;
-  job.out = scratch_.expert_outputs;
-  job.out_stride = hidden;
-  job.output = StreamOutput::kF32;
-  job.blocks = scratch_.blocks;
-  job.block_count = scratch_.block_count;
-  job.pairs = scratch_.pairs;
-  job.max_blocks = to_int(cuda::most_blocks(m, args.down.count, top_k, cuda::block_rows(m)));
-  job.block_capacity = cuda::block_rows(m);
-  job.shared[0] = cuda::stack_of(args.shared_down);
-  job.shared_k = to_int(args.shared_down.k);
-  job.source_rows = to_int(m * top_k);
-  job.shared_rows = to_int(m);
-  job.shared_x = bf16(args.shared_hidden);
-  job.shared_x_stride = args.shared_hidden.stride(0);
-  float* const shared_outputs = scratch_.expert_outputs + m * top_k * hidden;
-  job.shared_out = shared_outputs;
-  job.shared_out_stride = hidden;
-  product(job);
+  const int64_t hidden = args.partial.dim(1);
   CHECK(args.partial.stride(0) == hidden, "partial sums with gaps");
-  cuda::combine_rows(
-      stream(), {.y = scratch_.expert_outputs,
-                 .shared_y = shared_outputs,
-                 .weight = args.weight.data_as<float>(),
-                 .shared_weight = args.shared_weight.data_as<float>(),
-                 .partial = args.partial.data_as<float>(),
-                 .residual = args.residual.defined() ? args.residual.data_as<float>() : nullptr,
-                 .rows = to_int(m),
-                 .top_k = to_int(top_k),
-                 .hidden = to_int(hidden)});
+  CHECK(!args.residual.defined() || args.residual.stride(0) == hidden, "residuals with gaps");
+  cuda::experts_down(
+      stream(), gpu(),
+      {.groups = groups(args.expert, args.down.count),
+       .w = cuda::stack_of(args.down),
+       .shared = cuda::stack_of(args.shared_down),
+       .x = bf16(args.hidden),
+       .x_stride = args.hidden.dim(2),
+       .k = to_int(args.down.k),
+       .shared_x = bf16(args.shared_hidden),
+       .shared_x_stride = args.shared_hidden.stride(0),
+       .shared_k = to_int(args.shared_down.k),
+       .weight = args.weight.data_as<float>(),
+       .shared_weight = args.shared_weight.data_as<float>(),
+       .partial = args.partial.data_as<float>(),
+       .residual = args.residual.defined() ? args.residual.data_as<float>() : nullptr,
+       .hidden = to_int(hidden),
+       .codes = scratch_.codes,
+       .outputs = scratch_.expert_outputs});
 }
 
 void CudaOps::experts_up(const ExpertsUpArgs& args) {
   cuda::group_pairs(stream(), grouping(args.expert, args.gate.count));
-  experts_up_grouped(args);
+  experts_up_grouped(args, false);
 }
 
 void CudaOps::experts_down_add(const ExpertsDownAddArgs& args) {
@@ -383,19 +451,26 @@ void CudaOps::experts_down_add(const ExpertsDownAddArgs& args) {
 
 // As the stages in turn, with one grouping for both products.
 void CudaOps::moe(const MoeArgs& args) {
-  const cuda::RouteRows rows = router_logits(args.route);
+  bool coded = false;
+  const cuda::RouteRows rows = router_logits(
+      args.route, cuda::is_coded(args.up.gate.format) || cuda::is_coded(args.up.shared_gate.format),
+      coded);
   const cuda::GroupPairs pairs = grouping(args.up.expert, args.up.gate.count);
+  if (cuda::can_route(rows)) {
+    experts_up_grouped(args.up, coded, rows);
+    experts_down_grouped(args.down);
+    return;
+  }
   if (!cuda::route_and_group(stream(), rows, pairs)) {
     cuda::route_rows(stream(), rows);
     cuda::group_pairs(stream(), pairs);
   }
-  experts_up_grouped(args.up);
+  experts_up_grouped(args.up, coded);
   experts_down_grouped(args.down);
 }
 
 void CudaOps::mlp_up(const MlpUpArgs& args) {
   const int64_t hidden = args.x.dim(1);
-  norm_into_scratch(args.x, args.norm, args.epsilon);
   StreamArgs job = dense(scratch_.normed, hidden, hidden, args.x.dim(0));
   job.w[0] = cuda::stack_of(args.gate);
   job.w[1] = cuda::stack_of(args.up);
@@ -403,6 +478,7 @@ void CudaOps::mlp_up(const MlpUpArgs& args) {
   job.out = bf16(args.out);
   job.out_stride = args.out.stride(0);
   job.output = StreamOutput::kGatedBF16;
+  norm_rows_of(job, args.x, args.norm, args.epsilon);
   product(job);
 }
 
@@ -418,12 +494,9 @@ void CudaOps::final_norm(const FinalNormArgs& args) {
 }
 
 void CudaOps::logits(const LogitsArgs& args) {
-  CHECK(args.head.format != WeightFormat::kInt8Row,
-        "the GPU does not multiply an int8 head yet: --lm-head bf16");
   StreamArgs job =
       dense(bf16(args.hidden), args.hidden.stride(0), args.head.k, args.batch.logits_count);
   job.x_rows = args.batch.logits_rows;
-  job.source_rows = to_int(args.hidden.dim(0));
   job.w[job.stacks++] = cuda::stack_of(args.head);
   job.out = args.out.data();
   job.out_stride = args.out.stride(0);

@@ -12,7 +12,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/delta/delta.h"
 #include "backend/cuda/linear/stream.h"
-#include "backend/cuda/moe/moe.h"
+#include "backend/cuda/moe/routing.h"
 #include "backend/ops.h"
 
 namespace pewter {
@@ -31,8 +31,10 @@ class CudaOps final : public Ops {
   void linear_add(const LinearAddArgs&) override;
   void add_residual(const AddResidualArgs&) override;
   void delta_mix(const DeltaMixArgs&) override;
+  void delta_net(const DeltaNetArgs& args) override;
   void attention_prepare(const AttentionPrepareArgs&) override;
   void attention(const AttentionArgs&) override;
+  void attention_net(const AttentionNetArgs& args) override;
   void route(const RouteArgs&) override;
   void experts_up(const ExpertsUpArgs&) override;
   void experts_down_add(const ExpertsDownAddArgs&) override;
@@ -49,12 +51,14 @@ class CudaOps final : public Ops {
   // Scratch on the device, one block.
   struct Scratch {
     __nv_bfloat16* normed = nullptr;  // [rows, widest input]
-    float* router_logits = nullptr;   // [slices of k, rows, experts + 1]
+    float* router_logits = nullptr;   // [rows, experts + 1]
     int32_t* pairs = nullptr;         // [rows · top_k]
     cuda::RowBlock* blocks = nullptr;
     int32_t* block_count = nullptr;
     float* expert_outputs = nullptr;  // [rows · (top_k + 1), hidden]
-    float* mixed = nullptr;           // delta: [rows + 16·sequences, channels]
+    uint8_t* codes = nullptr;         // rows as integers: [rows or pairs] of coded_row_bytes(…)
+    int32_t* readers = nullptr;       // delta decode: [sequences, key heads], zeros between steps
+    float* mixed = nullptr;           // delta prefill: [rows + 16·sequences, channels]
     float* mixed_gates = nullptr;
     float* edited_logits = nullptr;  // [logits rows, vocabulary]
     float* attention_partials = nullptr;
@@ -63,13 +67,20 @@ class CudaOps final : public Ops {
   void lay_out(Arena& arena);
 
   cudaStream_t stream() const { return device_->stream(); }
+  cuda::Gpu gpu() const { return {device_->multiprocessors(), device_->shared_bytes()}; }
   void product(const cuda::StreamArgs& args);
-  // RMSNorm of x's rows into scratch_.normed, [rows, width].
-  void norm_into_scratch(const TensorView& x, const TensorView& weight, float epsilon);
+  void norm_rows_of(cuda::StreamArgs& job, const TensorView& x, const TensorView& weight,
+                    float epsilon);
+  void add_product(const LinearAddArgs& args, bool has_codes);
+  bool mix(const DeltaMixArgs& args, bool wants_codes);
+  bool attend(const AttentionArgs& args, bool wants_codes);
   // Norm and logits of the router; what is left of routing.
-  cuda::RouteRows router_logits(const RouteArgs& args);
+  cuda::RouteRows router_logits(const RouteArgs& args, bool wants_codes, bool& has_codes);
   cuda::GroupPairs grouping(const TensorView& expert, int64_t experts) const;
-  void experts_up_grouped(const ExpertsUpArgs& args);
+  cuda::Grouping groups(const TensorView& expert, int64_t experts) const;
+  // With a route's logits: routes and groups the rows as well.
+  void experts_up_grouped(const ExpertsUpArgs& args, bool has_codes,
+                          const cuda::RouteRows& route = {});
   void experts_down_grouped(const ExpertsDownAddArgs& args);
   cuda::DeltaArgs delta_args(const DeltaMixArgs& args) const;
 

@@ -1,5 +1,5 @@
-// How weights lie on the GPU: as the operand fragments of a 16 × 8 × 16 matrix instruction, so that
-// a warp reads its weights as one stream of 16-byte pieces a lane and multiplies them without
+// How weights lie on the GPU: as the operand fragments of matrix instructions of 16 outputs, so
+// that a warp reads its weights as one stream of 16-byte pieces a lane and multiplies them without
 // moving anything between lanes.
 //
 // A matrix [n, k] is cut into *tiles* of 16 outputs; a tile is a run of blocks over all of k; a
@@ -11,9 +11,9 @@
 //   bf16    16          64b + 16t + 4s + i              step s of block b = record 4b + s:  4
 //                                                       (g; i=0,1) (g+8; 0,1) (g; 2,3) (g+8; 2,3)
 //   fp8     32          32r + 8t + 4s + i, s = 0, 1     bytes 8s …: the same four pairs     4
-//   int8    as fp8; bytes are code + 128, so 0 … 255, and padding is 128                      4
-//   int4    64          64r + 16t + 4s + i, s = 0…3     word s: pair p's first code in      2
-//                                                       nibble p, its second in nibble p + 4
+//   int8    32          32r + 8t + 4s + i, s = 0, 1     bytes 8s …: (g; i=0…3) (g+8; 0…3)   4
+//   int4    64          64r + 32s + 8t + 4h + i,        word 2s + h, byte i: code − 8 of g  2
+//                       s = 0, 1; h = 0, 1              in the low nibble, of g+8 in the high
 //
 // n is padded to 16 with zeros, k to 64 (fp8, int8, int4: 128).
 //
@@ -31,6 +31,12 @@ namespace pewter::cuda {
 
 inline constexpr int kTiledLayout = 1;  // WeightMatrix::layout
 inline constexpr int64_t kTileOutputs = 16, kRecordBytes = 512;
+
+// Whether a format's matrices meet rows coded as integers (linear/coded_rows.cuh) and not bf16
+// ones.
+constexpr bool is_coded(WeightFormat format) {
+  return format == WeightFormat::kInt4Group128 || format == WeightFormat::kInt8Row;
+}
 
 constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 constexpr int64_t tiles_of(int64_t n) { return round_up(n, kTileOutputs) / kTileOutputs; }

@@ -28,14 +28,15 @@ void gated_delta_net(Ops& ops, const Qwen35Model& model, int64_t layer, const Ba
   const LayerWeights& weights = model.weights.layers[static_cast<size_t>(layer)];
   const DeltaWeights& delta = *weights.delta;
   const WeightMatrix* const in[] = {&delta.in_qkv, &delta.in_z, &delta.in_b, &delta.in_a};
-  ops.norm_linear({.x = act.residual,
-                   .norm = weights.input_norm,
-                   .epsilon = model.config.norm_epsilon,
-                   .w = in,
-                   .out = act.delta_in});
-  ops.delta_mix(delta_args(model, layer, batch, pool, act));
-  ops.linear_add(
-      {.x = act.delta_out, .w = delta.out, .partial = act.partial, .residual = act.residual});
+  ops.delta_net(
+      {.in = {.x = act.residual,
+              .norm = weights.input_norm,
+              .epsilon = model.config.norm_epsilon,
+              .w = in,
+              .out = act.delta_in},
+       .mix = delta_args(model, layer, batch, pool, act),
+       .out = {
+           .x = act.delta_out, .w = delta.out, .partial = act.partial, .residual = act.residual}});
 }
 
 void gated_attention(Ops& ops, const Qwen35Model& model, const LayerWeights& weights,
@@ -43,36 +44,36 @@ void gated_attention(Ops& ops, const Qwen35Model& model, const LayerWeights& wei
   const ModelConfig& config = model.config;
   const AttentionWeights& attention = *weights.attention;
   const WeightMatrix* const in[] = {&attention.q, &attention.k, &attention.v};
-  ops.norm_linear({.x = act.residual,
-                   .norm = weights.input_norm,
-                   .epsilon = config.norm_epsilon,
-                   .w = in,
-                   .out = act.attention_in});
-  ops.attention_prepare({.batch = batch,
-                         .in = act.attention_in,
-                         .q_norm = attention.q_norm,
-                         .k_norm = attention.k_norm,
-                         .epsilon = config.norm_epsilon,
-                         .query_heads = config.query_heads,
-                         .kv_heads = config.kv_heads,
-                         .head_dim = config.head_dim,
-                         .rotary_dim = config.rotary_dim,
-                         .inverse_frequency = model.inverse_frequency,
-                         .axis = model.rope_axis,
-                         .kv = kv,
-                         .q = act.attention_q});
-  ops.attention({.batch = batch,
-                 .q = act.attention_q,
-                 .in = act.attention_in,
-                 .query_heads = config.query_heads,
-                 .kv_heads = config.kv_heads,
-                 .head_dim = config.head_dim,
-                 .kv = kv,
-                 .out = act.attention_out});
-  ops.linear_add({.x = act.attention_out,
-                  .w = attention.out,
-                  .partial = act.partial,
-                  .residual = act.residual});
+  ops.attention_net({.in = {.x = act.residual,
+                            .norm = weights.input_norm,
+                            .epsilon = config.norm_epsilon,
+                            .w = in,
+                            .out = act.attention_in},
+                     .prepare = {.batch = batch,
+                                 .in = act.attention_in,
+                                 .q_norm = attention.q_norm,
+                                 .k_norm = attention.k_norm,
+                                 .epsilon = config.norm_epsilon,
+                                 .query_heads = config.query_heads,
+                                 .kv_heads = config.kv_heads,
+                                 .head_dim = config.head_dim,
+                                 .rotary_dim = config.rotary_dim,
+                                 .inverse_frequency = model.inverse_frequency,
+                                 .axis = model.rope_axis,
+                                 .kv = kv,
+                                 .q = act.attention_q},
+                     .attention = {.batch = batch,
+                                   .q = act.attention_q,
+                                   .in = act.attention_in,
+                                   .query_heads = config.query_heads,
+                                   .kv_heads = config.kv_heads,
+                                   .head_dim = config.head_dim,
+                                   .kv = kv,
+                                   .out = act.attention_out},
+                     .out = {.x = act.attention_out,
+                             .w = attention.out,
+                             .partial = act.partial,
+                             .residual = act.residual}});
 }
 
 void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weights,

@@ -57,6 +57,7 @@ struct AttendArgs {
   int64_t in_stride = 0;
   __nv_bfloat16* out = nullptr;
   int64_t out_stride = 0;
+  uint8_t* codes = nullptr;   // split: the out rows coded as well (linear/coded_rows.h), or null
   float* partials = nullptr;  // split: [stretches, query_heads, head_dim + 2] a row
   int most_rows = 0;          // of one sequence in this step
 };

@@ -13,6 +13,7 @@
 #include "backend/cuda/attention/attention.h"
 #include "backend/cuda/common/kernel.cuh"
 #include "backend/cuda/common/matrix.cuh"
+#include "backend/cuda/linear/coded_rows.cuh"
 #include "backend/device.h"
 
 namespace pewter::cuda {
@@ -256,8 +257,16 @@ __global__ void __launch_bounds__(kHead) merge_kernel(const __grid_constant__ At
     sum = fmaf(from[i * step + dimension], factor, sum);
   }
   const float gate = to_float(a.in[row * a.in_stride + head * 2 * kHead + kHead + dimension]);
-  a.out[row * a.out_stride + head * kHead + dimension] =
-      __float2bfloat16(sum / total * sigmoid(gate));
+  const __nv_bfloat16 value = __float2bfloat16(sum / total * sigmoid(gate));
+  a.out[row * a.out_stride + head * kHead + dimension] = value;
+  if (a.codes == nullptr) return;
+  __shared__ __align__(16) __nv_bfloat16 values[kHead];
+  values[dimension] = value;
+  __syncthreads();
+  if (dimension >= kWarp) return;
+  const int at = head * kHead + 8 * dimension, width = a.shape.query_heads * kHead;
+  code_inputs(*reinterpret_cast<const uint4*>(values + 8 * dimension), at, true, width,
+              a.codes + static_cast<int64_t>(row) * row_pitch(width));
 }
 
 template <int kGroups>
@@ -292,10 +301,8 @@ void attend_split(cudaStream_t stream, const AttendArgs& args) {
   const int tiles = (args.most_rows * heads + 15) / 16;
   if (tiles == 1)
     run<1>(stream, args, tiles);
-  else if (tiles == 2)
+  else  // more groups would need more shared memory than every GPU has
     run<2>(stream, args, tiles);
-  else
-    run<4>(stream, args, tiles);
   launch(
       stream,
       dim3(static_cast<unsigned>(args.shape.query_heads), static_cast<unsigned>(args.batch.rows)),

@@ -29,9 +29,15 @@ __device__ inline void start_next() { asm volatile("griddepcontrol.launch_depend
 
 enum class Start { kEarly, kInOrder };
 
+// Before a kernel's first launch: lets it have the shared memory every GPU we serve gives a block,
+// and asks for the largest share of the on-chip memory as shared memory. A multiprocessor changes
+// that share only when it is idle, so kernels that are to overlap must all want the same.
+void set_kernel_limits(const void* kernel, size_t shared_bytes);
+
 template <typename... Parameters, typename... Arguments>
 void launch(Start start, cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
+  set_kernel_limits(reinterpret_cast<const void*>(kernel), shared_bytes);
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;

@@ -1,8 +1,9 @@
 // One block of threads a row; each limited by the latency of a pass over a row that lies in L2.
 
 #include "backend/cuda/common/kernel.cuh"
-#include "backend/cuda/common/matrix.cuh"
+#include "backend/cuda/common/norm.cuh"
 #include "backend/cuda/common/rows.h"
+#include "backend/cuda/linear/coded_rows.cuh"
 
 namespace pewter::cuda {
 namespace {
@@ -30,8 +31,6 @@ __global__ void embed_kernel(const __grid_constant__ EmbedRows a) {
                                     : tiled_bf16(a.table, a.tokens[row], i);
 }
 
-constexpr int kNormThreads = 512, kNormQuads = 4;  // a thread's: rows up to 8,192 stay in registers
-
 __device__ inline float4 norm_input(const NormRows& a, int64_t row, int i) {
   const int64_t at = row * a.x_stride + i;
   if (a.x != nullptr) return *reinterpret_cast<const float4*>(a.x + at);
@@ -40,41 +39,27 @@ __device__ inline float4 norm_input(const NormRows& a, int64_t row, int i) {
                      __uint_as_float(bits.y << 16), __uint_as_float(bits.y & 0xFFFF0000u));
 }
 
-// Rows whose width is a multiple of four.
-__global__ void __launch_bounds__(kNormThreads) norm_kernel(const __grid_constant__ NormRows a) {
-  __shared__ float scratch[kWarp];
+// Rows whose width is a multiple of four; for codes, of 128.
+__global__ void __launch_bounds__(kNormLanes) norm_kernel(const __grid_constant__ NormRows a) {
+  __shared__ float scratch[kNormWarps];
+  extern __shared__ __align__(16) uint8_t normed[];  // for codes: the row
   start_next();
-  float4 weight[kNormQuads];
-#pragma unroll
-  for (int j = 0; j < kNormQuads; ++j) {
-    const int i = 4 * (static_cast<int>(threadIdx.x) + j * kNormThreads);
-    if (i < a.width) weight[j] = *reinterpret_cast<const float4*>(a.weight + i);
-  }
   wait_for_inputs();
   const int64_t row = blockIdx.x;
-  float4 x[kNormQuads];
-  float sum = 0;
-#pragma unroll
-  for (int j = 0; j < kNormQuads; ++j) {
-    const int i = 4 * (static_cast<int>(threadIdx.x) + j * kNormThreads);
-    if (i < a.width) x[j] = norm_input(a, row, i);
-  }
-#pragma unroll
-  for (int j = 0; j < kNormQuads; ++j) {
-    const int i = 4 * (static_cast<int>(threadIdx.x) + j * kNormThreads);
-    if (i < a.width)
-      sum += fmaf(x[j].x, x[j].x, x[j].y * x[j].y) + fmaf(x[j].z, x[j].z, x[j].w * x[j].w);
-  }
-  const float mean = block_sum(sum, scratch) / static_cast<float>(a.width);
-  const float scale = 1.0f / sqrtf(mean + a.epsilon);
-#pragma unroll
-  for (int j = 0; j < kNormQuads; ++j) {
-    const int i = 4 * (static_cast<int>(threadIdx.x) + j * kNormThreads);
-    if (i >= a.width) continue;
-    const uint2 four = {
-        pack_bf16(x[j].x * scale * (1.0f + weight[j].x), x[j].y * scale * (1.0f + weight[j].y)),
-        pack_bf16(x[j].z * scale * (1.0f + weight[j].z), x[j].w * scale * (1.0f + weight[j].w))};
-    *reinterpret_cast<uint2*>(a.out + row * a.out_stride + i) = four;
+  norm_row<kNormLanes, kNormQuads>(
+      a.width, a.epsilon, a.weight, [&](int i) { return norm_input(a, row, i); },
+      [&](int i, uint2 four) {
+        *reinterpret_cast<uint2*>(a.out + row * a.out_stride + i) = four;
+        if (a.codes != nullptr) *reinterpret_cast<uint2*>(normed + 2 * i) = four;
+      },
+      scratch);
+  if (a.codes == nullptr) return;
+  __syncthreads();
+  const int first = static_cast<int>(threadIdx.x) / kWarp * 256;
+  for (int piece = first; piece < a.width; piece += kNormWarps * 256) {
+    const int at = piece + static_cast<int>(threadIdx.x) % kWarp * 8;
+    const uint4 eight = at < a.width ? *reinterpret_cast<const uint4*>(normed + 2 * at) : uint4{};
+    code_inputs(eight, at, at < a.width, a.width, a.codes + row * row_pitch(a.width));
   }
 }
 
@@ -119,12 +104,21 @@ void embed_rows(cudaStream_t stream, const EmbedRows& args) {
   launch(stream, dim3(static_cast<unsigned>(args.rows)), dim3(kThreads), 0, embed_kernel, args);
 }
 
+namespace {
+bool is_whole(const NormRows& args) {
+  return is_quad_row(args.width, args.x_stride, args.out_stride) &&
+         args.width <= 4 * kNormLanes * kNormQuads;
+}
+}  // namespace
+
+bool can_code(const NormRows& args) { return is_whole(args) && args.width % 128 == 0; }
+
 void norm_rows(cudaStream_t stream, const NormRows& args) {
   const dim3 grid(static_cast<unsigned>(args.rows));
-  const bool whole = args.width % 4 == 0 && args.x_stride % 4 == 0 && args.out_stride % 4 == 0 &&
-                     args.width <= 4 * kNormThreads * kNormQuads;
-  if (whole)
-    launch(stream, grid, dim3(kNormThreads), 0, norm_kernel, args);
+  CHECK(args.codes == nullptr || can_code(args), "rows of ", args.width, " cannot be coded here");
+  if (is_whole(args))
+    launch(stream, grid, dim3(kNormLanes),
+           args.codes != nullptr ? static_cast<size_t>(2 * args.width) : 0, norm_kernel, args);
   else
     launch(stream, grid, dim3(kThreads), 0, odd_norm_kernel, args);
 }

@@ -27,8 +27,10 @@ struct NormRows {
   float epsilon = 0;
   __nv_bfloat16* out = nullptr;
   int64_t out_stride = 0;
+  uint8_t* codes = nullptr;  // the rows coded as well (linear/coded_rows.h), when they can be
   int rows = 0, width = 0;
 };
+bool can_code(const NormRows& args);
 void norm_rows(cudaStream_t stream, const NormRows& args);
 
 // to[i] += from[i]

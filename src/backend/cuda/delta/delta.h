@@ -1,5 +1,5 @@
-// The Gated DeltaNet mixer between its projections, in two kernels: the convolution (and the gates,
-// and the bookkeeping of window and tape), then the delta rule with its gated norm.
+// The Gated DeltaNet mixer between its projections: convolution, gates, delta rule, gated norm, and
+// the bookkeeping of window and tape.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,14 +10,13 @@
 namespace pewter::cuda {
 
 struct DeltaArgs {
-  // Batch arrays. A null `sequences_slot` means one sequence: slot `fold_slot` with `fold_accepted`
+  // Batch arrays. A null `slot` means one sequence: slot `fold_slot` with `fold_accepted`
   // tape rows and no new ones.
   const int32_t* slot = nullptr;
   const int32_t* accepted = nullptr;
   const int32_t* row_begin = nullptr;
   int32_t fold_slot = 0, fold_accepted = 0;
   int sequences = 0;
-  bool is_prefill = false;
 
   const __nv_bfloat16* in = nullptr;  // [rows, in_stride]: q k v z b a
   int64_t in_stride = 0;
@@ -31,19 +30,26 @@ struct DeltaArgs {
   __nv_bfloat16* tape = nullptr;    // [slots, 16, channels]
   float* gates = nullptr;           // [slots, 16, 2, Hv]
 
-  // Scratch, of tape rows then new rows for each sequence: a sequence's rows begin at
+  // Decode: the most tape rows and new rows a sequence may have; zeros between steps, one for each
+  // (sequence, key head).
+  int tape_rows = 0, most_rows = 0;
+  int32_t* readers = nullptr;
+  // Prefill scratch, of tape rows then new rows for each sequence: a sequence's rows begin at
   // 16·sequence + row_begin.
   float* mixed = nullptr;        // [rows + 16·sequences, channels] after the convolution
   float* mixed_gates = nullptr;  // [rows + 16·sequences, 2, Hv]
 
   __nv_bfloat16* out = nullptr;  // [rows, out_stride]
   int64_t out_stride = 0;
+  uint8_t* codes = nullptr;  // decode: the out rows coded as well (linear/coded_rows.h), or null
 
   __host__ __device__ int channels() const {
     return 2 * key_heads * key_dim + value_heads * value_dim;
   }
 };
 
-void delta_mix(cudaStream_t stream, const DeltaArgs& args);
+bool can_code(const DeltaArgs& args);
+void delta_prefill(cudaStream_t stream, const DeltaArgs& args);
+void delta_decode(cudaStream_t stream, const DeltaArgs& args);  // and fold
 
 }  // namespace pewter::cuda

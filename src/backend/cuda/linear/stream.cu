@@ -1,478 +1,355 @@
 // The weight-streaming product.
 //
-// Split of work: a unit is 16 outputs of one matrix (gated: 16 of the gate and the same 16 of the
-// up matrix) times one block of up to 8·kTiles rows. kSplit warps, a team, share a unit's inputs
-// and add their sums in order; teams take contiguous ranges of units, row blocks outermost. The
-// rows lie in shared memory, all of them where they fit, else those of the row block at hand, else
-// they come from memory. How k is cut depends on the matrix alone: a row's bits do not depend on
-// its neighbours. Bytes: weights once per row block; x from L2 once per block of threads; results.
-// Precision: bf16 rows, exact weights (fragments.cuh), f32 sums.
-// Limits: memory while rows are few. Each warp has 4 KiB of weights on the way while it works
-// (fragments.cuh), and the first are requested before the kernel before has ended.
+// Split of work: a unit is 16 outputs (gated: of both matrices); blocks of threads take contiguous
+// ranges of units that cost the same bytes. The warps of a block share a unit: each takes every
+// eighth block of its inputs, and their sums are added in order. How k is cut depends on the matrix
+// alone, so a row's bits do not depend on its neighbours. The rows lie in shared memory where they
+// fit, else they come from L1 and L2.
+// Bytes: weights once per 8·kTiles rows; x from L2 once per block of threads; results.
+// Precision: exact weights; bf16 rows or coded ones (fragments.cuh); f32 sums.
+// Limits: memory. Two stages of weights are on the way (stages.cuh) across the borders of units,
+// and the first are requested before the kernel before has ended.
 
 #include <algorithm>
 
-#include "backend/cuda/linear/fragments.cuh"
+#include "backend/cuda/linear/coded_rows.h"
+#include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/linear/stream.h"
 
 namespace pewter::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = kWarps * kWarp;  // of a block
-// Rows in shared memory are set apart by 16 bytes more than their length, so that the eight lanes
-// that read at once hit different banks.
-constexpr int kRowPadding = 8;
-constexpr int64_t kMaxShared = 99 * 1024;
+constexpr int kFusedNormRows = 4;
 
 constexpr bool is_gated(StreamOutput output) { return output == StreamOutput::kGatedBF16; }
 
-// Where the rows are while a block of threads works.
-enum class Rows { kAllShared, kBlockShared, kMemory };
-
-// The unit a block of threads works on: indexes into the shared copy of the stacks.
-struct Unit {
-  int stack, index, tile, block;
-};
-constexpr int kSharedStack = StreamArgs::kMaxStacks;  // the shared expert's come behind the others
-
-constexpr int kPlanStacks = StreamArgs::kMaxStacks + 2;
-
-// What all threads of a block look up while they work.
-struct Plan {
-  TileStack stacks[kPlanStacks];
-  int2 slices[kPlanStacks][kWarps];  // first block and end of each member of a team
-};
-
-__device__ inline RowBlock row_block(const StreamArgs& a, int block, int capacity) {
-  if (a.blocks != nullptr) return a.blocks[block];
-  const int begin = block * capacity;
-  return {0, begin, min(capacity, a.rows - begin)};
+// What a tile costs to read, in KiB or so.
+__host__ __device__ inline int cost_of(const TileStack& w) {
+  return max(w.blocks * w.block_bytes / 1024, 1);
 }
 
-__device__ inline Unit unit_at(const StreamArgs& a, const Plan& plan, int unit, int tiles) {
-  Unit u{0, 0, unit % tiles, unit / tiles};
-  if (a.blocks != nullptr) {
-    const int matrix = a.blocks[u.block].matrix;
-    u.stack = matrix < 0 ? kSharedStack : 0;
-    u.index = max(matrix, 0);
-  } else if (!is_gated(a.output)) {
-    while (u.tile >= plan.stacks[u.stack].tiles) u.tile -= plan.stacks[u.stack++].tiles;
+// The first unit of share `index` of `shares` equal ones.
+__device__ inline int first_unit(const StreamArgs& a, int index, int shares) {
+  if (index < a.plain_shares || is_gated(a.output)) {
+    const int units = is_gated(a.output) ? a.w[0].tiles : a.plain_units;
+    const int among = is_gated(a.output) ? shares : a.plain_shares;
+    return static_cast<int>(static_cast<uint32_t>(units) * static_cast<uint32_t>(index) /
+                            static_cast<uint32_t>(among));
   }
-  return u;
+  int total = 0, first = a.plain_units;
+  for (int i = a.plain_stacks; i < a.stacks; ++i) total += a.w[i].tiles * cost_of(a.w[i]);
+  const auto part =
+      static_cast<float>(index - a.plain_shares) / static_cast<float>(shares - a.plain_shares);
+  int cost = min(static_cast<int>(static_cast<float>(total) * part), total);
+  if (index == shares) cost = total;
+  for (int i = a.plain_stacks; i < a.stacks; ++i) {
+    const int each = cost_of(a.w[i]), all = a.w[i].tiles * each;
+    if (cost <= all) return first + (cost + each - 1) / each;
+    cost -= all;
+    first += a.w[i].tiles;
+  }
+  return first;
 }
 
-// Units in order, as stretches that cost the same each: records to read. Teams get equal costs.
-struct Stretches {
-  int costs[StreamArgs::kMaxStacks];  // of one unit
-  int units[StreamArgs::kMaxStacks];
-  int count = 0;
+// The way through a block's units: which piece of which tile comes next.
+struct Walk {
+  int unit, end;  // of the block of threads
+  int stack = 0, tile = 0;
+  int part = 0;   // gated: 0 gate, 1 up
+  int block = 0;  // first of the piece
 
-  __device__ void add(int units_of, int cost) {
-    if (units_of == 0) return;
-    costs[count] = cost;
-    units[count++] = units_of;
+  __device__ Walk(const StreamArgs& a, const TileStack* w, int first, int last)
+      : unit(first), end(last), tile(first) {
+    if (!is_gated(a.output))
+      while (stack + 1 < a.stacks && tile >= w[stack].tiles) tile -= w[stack++].tiles;
   }
-  __device__ int total() const {
-    int sum = 0;
-#pragma unroll
-    for (int i = 0; i < StreamArgs::kMaxStacks; ++i)
-      if (i < count) sum += units[i] * costs[i];
-    return sum;
-  }
-  // The first unit that begins at this cost or later.
-  __device__ int unit_at_cost(int cost) const {
-    int first = 0;
-#pragma unroll
-    for (int i = 0; i < StreamArgs::kMaxStacks; ++i) {
-      if (i >= count) break;
-      if (cost <= units[i] * costs[i]) return first + (cost + costs[i] - 1) / costs[i];
-      cost -= units[i] * costs[i];
-      first += units[i];
+  __device__ void next(bool gated, const TileStack* w, const int* pieces) {
+    block += pieces[stack + part];
+    if (block < w[stack + part].blocks) return;
+    block = 0;
+    if (gated && part == 0) {
+      part = 1;
+      return;
     }
-    return first;
-  }
-};
-
-template <int kSplit>
-__device__ inline int2 slice_of(const TileStack& w, int member) {
-  return {member * w.blocks / kSplit, (member + 1) * w.blocks / kSplit};
-}
-
-// The end of a warp's stream at which records are requested: kRing ahead of where they are used.
-struct Source {
-  int number, last;  // units
-  Unit unit;
-  int part = 0;
-  const uint8_t* from = nullptr;  // this lane's piece of the next record
-  int left = 0, in_block = 0;     // records of the slice; place in their block
-  int block_records = 0, tail_bytes = 0;
-
-  __device__ void begin_slice(const Plan& plan, int member, int lane) {
-    const TileStack& w = plan.stacks[unit.stack + part];
-    const int2 slice = plan.slices[unit.stack + part][member];
-    block_records = w.block_records;
-    tail_bytes = w.tail_bytes;
-    in_block = 0;
-    // The shared expert may have fewer outputs than the others: a tile it lacks has no records.
-    left = unit.tile < w.tiles ? (slice.y - slice.x) * block_records : 0;
-    from = w.values + unit.index * w.matrix_bytes +
-           (static_cast<int64_t>(unit.tile) * w.blocks + slice.x) * w.block_bytes() + lane * 16;
-  }
-};
-
-// Which row of x (or, behind a.source_rows, of shared_x) row r of a block reads.
-__device__ inline int source_row(const StreamArgs& a, const RowBlock& block, int r) {
-  const int row = block.begin + r;
-  if (a.blocks == nullptr) return a.x_rows != nullptr ? a.x_rows[row] : row;
-  if (block.matrix < 0) return a.shared_reads_x ? row : a.source_rows + row;
-  return a.pairs[row] / a.pairs_per_row;
-}
-__device__ inline const __nv_bfloat16* source_pointer(const StreamArgs& a, int source) {
-  return source < a.source_rows ? a.x + source * a.x_stride
-                                : a.shared_x + (source - a.source_rows) * a.shared_x_stride;
-}
-
-// Copies rows, padded with zeros to `width`, into shared memory: those of a block, or, without one,
-// the sources in order.
-__device__ inline void stage_rows(const StreamArgs& a, const RowBlock* block, int count, int width,
-                                  __nv_bfloat16* rows) {
-  constexpr int kPiece = kWarp * 8;
-  const int pieces = (width + kPiece - 1) / kPiece, warp = threadIdx.x / kWarp;
-  const int lane = threadIdx.x % kWarp;
-  for (int i = warp; i < count * pieces; i += kWarps) {
-    const int r = i / pieces, at = i % pieces * kPiece + lane * 8;
-    const int source = block == nullptr ? r : source_row(a, *block, r);
-    const int k = source < a.source_rows ? a.k : a.shared_k;
-    const int64_t stride = source < a.source_rows ? a.x_stride : a.shared_x_stride;
-    const __nv_bfloat16* from = source_pointer(a, source);
-    __nv_bfloat16* to = rows + r * (width + kRowPadding);
-    if (at >= width) continue;
-    if (k % 8 == 0 && stride % 8 == 0) {
-      *reinterpret_cast<uint4*>(to + at) =
-          at < k ? *reinterpret_cast<const uint4*>(from + at) : make_uint4(0, 0, 0, 0);
-    } else {
-      for (int j = at; j < min(at + 8, width); ++j)
-        to[j] = j < k ? from[j] : __float2bfloat16(0.0f);
+    part = 0;
+    ++unit;
+    ++tile;
+    if (!gated && tile == w[stack].tiles) {
+      tile = 0;
+      ++stack;
     }
   }
-}
+};
 
-// Sums of a team's members are [kSplit][16 outputs][8·kTiles rows].
-template <int kTiles, int kSplit>
-constexpr int kSums = kSplit * 16 * 8 * kTiles;
-// They are kept twice where there is room: the next unit's while the last one's are added up.
+// One of a block's 16 × rows results; `sums` are the unit's, the up matrix's behind the gate's.
 template <int kTiles>
-constexpr int kBuffers = kTiles <= 2 ? 2 : 1;
-
-// One (output, row) of them, in the order of the members.
-template <int kTiles, int kSplit>
-__device__ inline float total_of(const float* sums, int output, int row) {
-  float total = 0;
-#pragma unroll
-  for (int member = 0; member < kSplit; ++member)
-    total += sums[(member * 16 + output) * (8 * kTiles) + row];
-  return total;
-}
-
-// thread: of the team.
-template <int kTiles, int kSplit>
-__device__ inline void write_outputs(const StreamArgs& a, const TileStack& w, int tile,
-                                     const RowBlock& block, const float* sums, int thread) {
-  for (int i = thread; i < 16 * block.count; i += kSplit * kWarp) {
-    const int output = i % 16, r = i / 16, n = tile * 16 + output;
-    if (n >= w.n) continue;
-    const bool shared = a.blocks != nullptr && block.matrix < 0;
-    int64_t row = block.begin + r;
-    if (a.blocks != nullptr && !shared) row = a.pairs[row];
-    const int64_t column = w.out_column + n;
-    const int64_t at = row * (shared ? a.shared_out_stride : a.out_stride) + column;
-    void* out = shared ? a.shared_out : a.out;
-    float before = 0;
-    if (a.output == StreamOutput::kAddF32) before = a.residual[row * a.residual_stride + column];
-    float value = total_of<kTiles, kSplit>(sums, output, r);
-    switch (a.output) {
-      case StreamOutput::kGatedBF16:
-        value = silu(value) * total_of<kTiles, kSplit>(sums + kSums<kTiles, kSplit>, output, r);
-        [[fallthrough]];
-      case StreamOutput::kBF16:
-        static_cast<__nv_bfloat16*>(out)[at] = __float2bfloat16(value);
-        break;
-      case StreamOutput::kAddF32:
-        a.residual[row * a.residual_stride + column] = before + value;
-        static_cast<float*>(out)[at] = value;
-        break;
-      case StreamOutput::kF32:
-        static_cast<float*>(out)[at] = value;
-        break;
-    }
+__device__ inline void write_output(const StreamArgs& a, const TileStack& w, int n, int row,
+                                    const float* sums, float before) {
+  const int output = n % 16;
+  float value = total_of<kTiles>(sums, output, row);
+  if (w.row_scales != nullptr) value *= w.row_scales[n];
+  const int64_t at = row * a.out_stride + w.out_column + n;
+  switch (a.output) {
+    case StreamOutput::kGatedBF16:
+      value = silu(value) * total_of<kTiles>(sums + kStreamWarps * kSliceSums<kTiles>, output, row);
+      [[fallthrough]];
+    case StreamOutput::kBF16:
+      static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16(value);
+      break;
+    case StreamOutput::kAddF32:
+      a.residual[row * a.residual_stride + w.out_column + n] = before + value;
+      [[fallthrough]];
+    case StreamOutput::kF32:
+      static_cast<float*>(a.out)[at] = value;
+      break;
   }
 }
 
-template <int kSplit>
-__device__ inline void team_barrier(int team) {
-  if constexpr (kSplit == kWarps)
-    __syncthreads();
-  else
-    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(kSplit * kWarp) : "memory");
-}
-
-// Blocks of threads a multiprocessor holds, as far as registers go.
 template <int kTiles>
-constexpr int kResident = kTiles == 1   ? 4
-                          : kTiles == 2 ? 3
-                                        : 2;
+constexpr int kRegisterBlocks = kTiles == 1 ? 4 : 2;  // beside each other, as registers go
+// Sums are kept twice, the next unit's while the last one's are added up, where there is room.
+template <int kTiles>
+constexpr int kBuffers = kTiles == 4 ? 1 : 2;
 
-template <int kTiles, int kSplit, bool kShared>
-__global__ void __launch_bounds__(kThreads, kResident<kTiles>)
-    stream_kernel(const __grid_constant__ StreamArgs a, Rows where, int width) {
-  extern __shared__ __align__(16) unsigned char shared_memory[];
-  __shared__ __align__(16) unsigned char plan_memory[sizeof(Plan)];
-  Plan& plan = *reinterpret_cast<Plan*>(plan_memory);
-  constexpr int kTeams = kWarps / kSplit, kTeamSums = kSums<kTiles, kSplit>;
-  const Lane me;
-  const int team = me.warp / kSplit, member = me.warp % kSplit;
-  const int parts = is_gated(a.output) ? 2 : 1;
-  Ring ring(shared_memory + me.warp * kPlaces * kPlaceBytes);
-  auto* const all_sums = reinterpret_cast<float*>(shared_memory + kWarps * kPlaces * kPlaceBytes);
-  float* const team_sums = all_sums + team * kBuffers<kTiles> * parts * kTeamSums;
-  auto* const rows =
-      reinterpret_cast<__nv_bfloat16*>(all_sums + kTeams * kBuffers<kTiles> * parts * kTeamSums);
-
+// At most 8·kTiles rows.
+template <int kTiles, bool kShared>
+__global__ void __launch_bounds__(kStreamThreads, kRegisterBlocks<kTiles>)
+    stream_kernel(const __grid_constant__ StreamArgs a, int stage_bytes, int width) {
+  extern __shared__ __align__(128) unsigned char shared_memory[];
+  __shared__ uint64_t barriers[kStages + 1];
+  __shared__ __align__(16) unsigned char stack_memory[StreamArgs::kMaxStacks * sizeof(TileStack)];
+  __shared__ int pieces[StreamArgs::kMaxStacks];
+  auto* const stacks = reinterpret_cast<TileStack*>(stack_memory);
+  constexpr int kPartSums = kStreamWarps * kSliceSums<kTiles>;
   start_next();
+  const Lane me;
+  const bool gated = is_gated(a.output);
+  Stages<> stages(shared_memory, barriers, stage_bytes);
+  const Transfer rows_barrier(barriers + kStages);
+  auto* const sums = reinterpret_cast<float*>(shared_memory + kStages * stage_bytes);
+  const int unit_sums = (gated ? 2 : 1) * kPartSums;
+  auto* const rows = reinterpret_cast<uint8_t*>(sums + kBuffers<kTiles> * unit_sums);
   // Stacks are indexed at run time: from shared memory that costs no trip to the constants.
-  if (threadIdx.x < kPlanStacks)
-    plan.stacks[threadIdx.x] = threadIdx.x < StreamArgs::kMaxStacks
-                                   ? a.w[threadIdx.x]
-                                   : a.shared[threadIdx.x - StreamArgs::kMaxStacks];
-  __syncthreads();
-  if (threadIdx.x < kPlanStacks * kSplit)
-    plan.slices[threadIdx.x / kSplit][threadIdx.x % kSplit] =
-        slice_of<kSplit>(plan.stacks[threadIdx.x / kSplit], threadIdx.x % kSplit);
-  __syncthreads();
-  const bool dense = a.blocks == nullptr;
-  if (!dense) wait_for_inputs();  // the blocks themselves are an input
-  int tiles = plan.stacks[0].tiles;
-  Stretches stretches;
-  if (dense) {
-    const int row_blocks = (a.rows + 8 * kTiles - 1) / (8 * kTiles);
-    if (parts == 1)
-      for (int i = 1; i < a.stacks; ++i) tiles += plan.stacks[i].tiles;
-    if (row_blocks == 1 && parts == 1)
-      for (int i = 0; i < a.stacks; ++i)
-        stretches.add(plan.stacks[i].tiles, plan.stacks[i].records());
-    else  // each block has tiles of all costs
-      stretches.add(row_blocks * tiles, plan.stacks[0].records());
-  } else {
-    tiles = max(tiles, plan.stacks[kSharedStack].tiles);
-    const int shared_blocks = (a.rows + a.block_capacity - 1) / a.block_capacity;
-    stretches.add(shared_blocks * tiles, plan.stacks[kSharedStack].records());
-    stretches.add((*a.block_count - shared_blocks) * tiles, plan.stacks[0].records());
+  if (threadIdx.x < StreamArgs::kMaxStacks) {
+    stacks[threadIdx.x] = a.w[threadIdx.x];
+    pieces[threadIdx.x] =
+        static_cast<int>(threadIdx.x) < a.stacks ? piece_blocks(a.w[threadIdx.x], stage_bytes) : 0;
   }
-  const int total = stretches.total(), teams = static_cast<int>(gridDim.x) * kTeams;
-  const int index = static_cast<int>(blockIdx.x) * kTeams + team;
-  const int share = (total + teams - 1) / teams;
-  const int first = stretches.unit_at_cost(min(index * share, total));
-  const int last = stretches.unit_at_cost(min((index + 1) * share, total));
-  const int stack_tiles_end = dense && parts == 1 ? 0 : tiles;  // 0: each stack its own
-  const auto step = [&](Unit& unit, int number) {
-    const int end = stack_tiles_end > 0 ? stack_tiles_end : plan.stacks[unit.stack].tiles;
-    if (++unit.tile == end) unit = unit_at(a, plan, number, tiles);
-  };
+  const int first = first_unit(a, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+  const int last = first_unit(a, static_cast<int>(blockIdx.x) + 1, static_cast<int>(gridDim.x));
+  __syncthreads();
 
-  const bool works = first < last;
-  Source source{first, last};
+  Walk ahead(a, stacks, first, last);
   const auto refill = [&] {
-    while (source.left == 0 && source.number < last) {
-      if (source.part + 1 < parts) {
-        ++source.part;
-      } else {
-        source.part = 0;
-        if (++source.number < last) step(source.unit, source.number);
-      }
-      if (source.number < last) source.begin_slice(plan, member, me.lane);
-    }
-    if (source.left == 0) return ring.commit();
-    --source.left;
-    const bool with_tail = source.in_block == 0 && me.lane * 16 < source.tail_bytes;
-    ring.push(source.from, me.lane, with_tail,
-              source.block_records * static_cast<int>(kRecordBytes));
-    source.from += kRecordBytes;
-    if (++source.in_block == source.block_records) {
-      source.in_block = 0;
-      source.from += source.tail_bytes;
-    }
+    if (ahead.unit >= last) return;
+    const TileStack& w = stacks[ahead.stack + ahead.part];
+    const int bytes = min(pieces[ahead.stack + ahead.part], w.blocks - ahead.block) * w.block_bytes;
+    stages.open(bytes);
+    stages.copy(
+        0, w.values + (static_cast<int64_t>(ahead.tile) * w.blocks + ahead.block) * w.block_bytes,
+        bytes);
+    stages.close();
+    ahead.next(gated, stacks, pieces);
   };
-  Unit unit{};
-  if (works) {
-    unit = source.unit = unit_at(a, plan, first, tiles);
-    source.begin_slice(plan, member, me.lane);
+  const bool coded = is_coded(stacks[ahead.stack].format);
+  if (Stages<>::fills(me.warp))
 #pragma unroll 1
-    for (int i = 0; i < kRing; ++i) refill();
+    for (int i = 0; i < kStages; ++i) refill();
+  wait_for_inputs();
+  if (kShared) {
+    if (coded) {
+      // Coded rows lie as they will lie here.
+      if (threadIdx.x == 0) rows_barrier.request(rows, a.codes, a.rows * row_pitch(width));
+      rows_barrier.wait();
+    } else {
+      stage_rows(
+          a.rows, a.k, width, false,
+          [&](int r) { return a.x + (a.x_rows != nullptr ? a.x_rows[r] : r) * a.x_stride; }, rows,
+          me.warp, kStreamWarps);
+      __syncthreads();
+    }
   }
-  if (dense) wait_for_inputs();
-  if (where == Rows::kAllShared) {
-    stage_rows(a, nullptr, a.source_rows + a.shared_rows, width, rows);
-    __syncthreads();
-  }
-  if (!works) return;
+  if (first == last) return;
 
-  RowBlock block{};
-  Inputs<kShared> x[kTiles];
-  bool new_block = true;
+  Inputs<kTiles, kShared> x;
+  if constexpr (kShared) {
+    point_at(x, me, a.rows, width, [&](int r) { return rows + r * row_pitch(width); });
+  } else {
+    x.k_end = readable_inputs(a.x, a.x_stride, a.k);
+    point_at(x, me, a.rows, width, [&](int r) -> const uint8_t* {
+      if (coded) return a.codes + static_cast<int64_t>(r) * row_pitch(width);
+      return reinterpret_cast<const uint8_t*>(a.x +
+                                              (a.x_rows != nullptr ? a.x_rows[r] : r) * a.x_stride);
+    });
+  }
+  Walk here(a, stacks, first, last);
   int buffer = 0;
 #pragma unroll 1
-  for (int number = first; number < last; ++number) {
-    if (new_block) {
-      block = row_block(a, unit.block, 8 * kTiles);
-      if (where == Rows::kBlockShared) {  // one team a block of threads then
-        __syncthreads();
-        stage_rows(a, &block, block.count, width, rows);
-        __syncthreads();
-      }
+  while (here.unit < last) {
+    float* const to = sums + buffer * unit_sums;
+    const TileStack& w = stacks[here.stack];
+    const int tile = here.tile;
+    // Whoever writes the unit's results asks in time for what they join. Another warp each time.
+    constexpr int kEach = kTiles == 4 ? 2 : 1;
+    const int writer =
+        (static_cast<int>(threadIdx.x) + kStreamThreads - here.unit % kStreamWarps * kWarp) %
+        kStreamThreads;
+    float before[kEach] = {};
+    if (a.output == StreamOutput::kAddF32) {
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        // A column without a row of its own repeats the first: nobody looks at its sums.
-        const int r = 8 * j + me.g < block.count ? 8 * j + me.g : 0;
-        if (!kShared)
-          x[j].set(source_pointer(a, source_row(a, block, r)));
-        else if (where == Rows::kBlockShared)
-          x[j].set(rows + r * (width + kRowPadding));
-        else
-          x[j].set(rows + source_row(a, block, r) * (width + kRowPadding));
+      for (int i = 0; i < kEach; ++i) {
+        const int row = (writer + i * kStreamThreads) / 16, n = tile * 16 + writer % 16;
+        if (row < a.rows && n < w.n)
+          before[i] = a.residual[row * a.residual_stride + w.out_column + n];
       }
     }
-    float* const unit_sums = team_sums + buffer * parts * kTeamSums;
 #pragma unroll 1
-    for (int part = 0; part < parts; ++part) {
-      const TileStack& w = plan.stacks[unit.stack + part];
-      const int2 slice = plan.slices[unit.stack + part][member];
-      Sums<kTiles> sums;
-      if (unit.tile < w.tiles)
-        consume<kTiles, kShared>(w, ring, slice.x, slice.y, me, x, sums, refill);
-      float* const to = unit_sums + part * kTeamSums + member * 16 * 8 * kTiles;
-#pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        const float(&acc)[4] = sums.acc[j];
-        const int row = 8 * j + 2 * me.t;
-        *reinterpret_cast<float2*>(to + me.g * 8 * kTiles + row) = make_float2(acc[0], acc[1]);
-        *reinterpret_cast<float2*>(to + (me.g + 8) * 8 * kTiles + row) =
-            make_float2(acc[2], acc[3]);
+    for (int part = 0; part <= static_cast<int>(gated); ++part) {
+      const TileStack& m = stacks[here.stack + part];
+      const BlockFormat format = format_of(m);
+      const int piece = pieces[here.stack + part];
+      Sums<kTiles> slice = {};
+#pragma unroll 1
+      for (int block = 0; block < m.blocks; block += piece) {
+        const uint32_t at = stages.wait();
+        multiply_blocks<kTiles, kShared>(format, at + me.warp * m.block_bytes,
+                                         blocks_of(me.warp, min(piece, m.blocks - block)),
+                                         block + me.warp, kStreamWarps, me, x, slice);
+        stages.release();
+        if (block + piece >= m.blocks)
+          keep_sums<kTiles>(slice, me, to + part * kPartSums + me.warp * kSliceSums<kTiles>);
+        __syncthreads();
+        if (Stages<>::fills(me.warp)) refill();
       }
     }
-    team_barrier<kSplit>(team);
-    write_outputs<kTiles, kSplit>(a, plan.stacks[unit.stack], unit.tile, block, unit_sums,
-                                  member * kWarp + me.lane);
+    ++here.unit;
+    ++here.tile;
+    if (!gated && here.tile == w.tiles) {
+      here.tile = 0;
+      ++here.stack;
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int row = (writer + i * kStreamThreads) / 16, n = tile * 16 + writer % 16;
+      if (row < a.rows && n < w.n) write_output<kTiles>(a, w, n, row, to, before[i]);
+    }
     if (kBuffers<kTiles> == 1)
-      team_barrier<kSplit>(team);
+      __syncthreads();
     else
       buffer ^= 1;
-    if (number + 1 == last) break;
-    const int before = unit.block;
-    step(unit, number + 1);
-    new_block = unit.block != before;
   }
 }
 
-// Warps that share a unit: enough records for each to fill its batch, so that what a unit costs
-// besides is spread over them. A function of the matrices alone.
-int split_of(const StreamArgs& args) {
-  if (args.k % 128 != 0 || args.shared_k % 128 != 0) return kWarps;  // rows need padding
-  int records = args.w[0].records();
-  if (!is_gated(args.output) && args.blocks == nullptr)
-    for (int i = 1; i < args.stacks; ++i)
-      if (args.w[i].tiles > args.w[0].tiles) records = args.w[i].records();  // the largest matrix's
-  return records >= 8 * kRing ? 8 : records >= 4 * kRing ? 4 : 2;
+struct Fit {
+  int64_t bytes;  // without the ring
+  bool shared;
+};
+template <int kTiles>
+Fit fit_of(const StreamArgs& args) {
+  const int parts = is_gated(args.output) ? 2 : 1;
+  const int64_t sums = kBuffers<kTiles> * parts * kStreamWarps * kSliceSums<kTiles> * int64_t{4};
+  const int64_t rows = static_cast<int64_t>(args.rows) * row_pitch(padded_inputs(args.k));
+  const bool shared = kStages * kSmallStage + sums + rows <= kMaxShared;
+  return {sums + (shared ? rows : 0), shared};
 }
 
-int64_t padded_k(const TileStack& w, int64_t k) {
-  return round_up(k, w.format == WeightFormat::kBF16 ? 64 : 128);
-}
-
-template <int kTiles, int kSplit>
-void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  const int64_t parts = is_gated(args.output) ? 2 : 1;
-  constexpr int64_t kTeams = kWarps / kSplit;
-  const int64_t sum_bytes = kWarps * kPlaces * kPlaceBytes +
-                            kTeams * kBuffers<kTiles> * parts * kSums<kTiles, kSplit> * 4;
-  int64_t width = 0, tiles = args.w[0].tiles;
-  for (int i = 0; i < args.stacks; ++i) width = std::max(width, padded_k(args.w[i], args.k));
-  for (int i = 1; i < args.stacks && parts == 1; ++i) tiles += args.w[i].tiles;
-  if (args.blocks != nullptr)
-    for (const TileStack& w : args.shared)
-      if (w.tiles > 0) width = std::max(width, padded_k(w, args.shared_k));
-  const int64_t row_bytes = (width + kRowPadding) * 2;
-  const int64_t all = args.x_rows == nullptr ? args.source_rows + args.shared_rows : INT32_MAX;
-  const int64_t some = std::min(args.rows, 8 * kTiles);
-  Rows where = Rows::kMemory;
-  int64_t bytes = sum_bytes;
-  if (sum_bytes + all * row_bytes <= kMaxShared) {
-    where = Rows::kAllShared;
-    bytes += all * row_bytes;
-  } else if (kTeams == 1 && sum_bytes + some * row_bytes <= kMaxShared) {
-    where = Rows::kBlockShared;
-    bytes += some * row_bytes;
+template <int kTiles>
+void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& given) {
+  StreamArgs args = given;
+  const Fit fit = fit_of<kTiles>(args);
+  const int stage_bytes = stage_for(gpu, fit.bytes);
+  const int64_t bytes = fit.bytes + kStages * stage_bytes;
+  const int most = gpu.multiprocessors * resident_blocks(gpu, bytes, kResidentBlocks);
+  int units = args.w[0].tiles, grid = 0;
+  if (is_gated(args.output)) {
+    CHECK(is_coded(args.w[0].format) == is_coded(args.w[1].format), "gate and up of two kinds");
+    grid = std::min(units, most);
   } else {
-    CHECK(args.k % 128 == 0 && args.shared_k % 128 == 0, "rows of ", args.k,
-          " inputs do not fit into shared memory");
+    int64_t plain_cost = 0, cost = 0;
+    units = 0;
+    for (int i = 0; i < args.stacks; ++i) {
+      units += args.w[i].tiles;
+      cost += static_cast<int64_t>(args.w[i].tiles) * cost_of(args.w[i]);
+      if (is_coded(args.w[i].format)) continue;
+      CHECK(args.plain_stacks == i, "matrices of mixed kinds out of order");
+      ++args.plain_stacks;
+      args.plain_units = units;
+      plain_cost = cost;
+    }
+    grid = std::min(units, most);
+    if (args.plain_stacks == args.stacks) {
+      args.plain_stacks = args.plain_units = 0;
+    } else if (args.plain_units > 0) {
+      // As many blocks of threads as let none have more than its share, if there are as many.
+      const int64_t share = (cost + grid - 1) / grid;
+      const int64_t each = std::max<int64_t>(1, share * args.plain_units / plain_cost);
+      args.plain_shares = static_cast<int>(
+          std::clamp<int64_t>((args.plain_units + each - 1) / each, 1, std::max(grid - 1, 1)));
+    }
   }
-  static const bool prepared = [] {
-    for (const auto kernel :
-         {stream_kernel<kTiles, kSplit, true>, stream_kernel<kTiles, kSplit, false>})
-      CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(kMaxShared)));
-    return true;
-  }();
-  (void)prepared;
-  const int64_t row_blocks =
-      args.blocks != nullptr ? args.max_blocks : (args.rows + 8 * kTiles - 1) / (8 * kTiles);
-  const int64_t resident =
-      std::clamp<int64_t>(gpu.shared_bytes / (bytes + 1024), 1, kResident<kTiles>);
-  const int64_t grid =
-      std::min<int64_t>((tiles * row_blocks + kTeams - 1) / kTeams, resident * gpu.multiprocessors);
-  launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kThreads), static_cast<size_t>(bytes),
-         where == Rows::kMemory ? stream_kernel<kTiles, kSplit, false>
-                                : stream_kernel<kTiles, kSplit, true>,
-         args, where, static_cast<int>(width));
-}
-
-template <int kSplit>
-void run_split(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  if (args.blocks != nullptr)  // the grouping made blocks of at most eight rows, or of 32
-    return args.rows <= kFewRows ? run<1, kSplit>(stream, gpu, args)
-                                 : run<4, kSplit>(stream, gpu, args);
-  if (args.rows <= 8) return run<1, kSplit>(stream, gpu, args);
-  if (args.rows <= 16) return run<2, kSplit>(stream, gpu, args);
-  run<4, kSplit>(stream, gpu, args);
+  launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
+         static_cast<size_t>(bytes),
+         fit.shared ? stream_kernel<kTiles, true> : stream_kernel<kTiles, false>, args, stage_bytes,
+         padded_inputs(args.k));
 }
 
 }  // namespace
+
+bool has_coded(const StreamArgs& args) {
+  for (int i = 0; i < args.stacks; ++i)
+    if (is_coded(args.w[i].format)) return true;
+  return false;
+}
 
 TileStack stack_of(const WeightMatrix& w, int64_t out_column) {
   CHECK(w.layout == kTiledLayout, "a matrix that is not on the GPU");
   const BlockShape shape =
       block_shape(w.format, w.scales.defined() ? w.scales.dtype() : DType::kF32, w.zeros.defined());
+  const int64_t blocks = round_up(w.k, shape.inputs) / shape.inputs;
   return {.values = reinterpret_cast<const uint8_t*>(w.values.data()),
+          .row_scales = w.format == WeightFormat::kInt8Row ? w.scales.data_as<float>() : nullptr,
           .matrix_bytes = w.values.dim(1),
           .format = w.format,
           .scale_dtype = w.scales.defined() ? w.scales.dtype() : DType::kF32,
           .has_zeros = w.zeros.defined(),
           .n = static_cast<int>(w.n),
           .tiles = static_cast<int>(tiles_of(w.n)),
-          .blocks = static_cast<int>(round_up(w.k, shape.inputs) / shape.inputs),
-          .block_records = static_cast<int>(shape.records),
-          .tail_bytes = static_cast<int>(shape.tail_bytes),
+          .blocks = static_cast<int>(blocks),
+          .block_bytes = static_cast<int>(shape.bytes()),
           .out_column = static_cast<int>(out_column)};
 }
 
+bool can_norm(int64_t rows, int64_t width, int64_t stride) {
+  return rows <= kFusedNormRows && width <= kFusedNormWidth && is_quad_row(width, stride, 4);
+}
+
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  if (args.rows == 0) return;
-  switch (split_of(args)) {
-    case 8:
-      return run_split<8>(stream, gpu, args);
-    case 4:
-      return run_split<4>(stream, gpu, args);
-    default:
-      return run_split<2>(stream, gpu, args);
+  constexpr int kMostRows = 32;
+  if (has_coded(args) && !args.has_codes)
+    code_rows(stream, {.x = args.x,
+                       .x_stride = args.x_stride,
+                       .x_rows = args.x_rows,
+                       .rows = args.rows,
+                       .k = args.k,
+                       .codes = args.codes});
+  StreamArgs some = args;
+  for (int begin = 0; begin < args.rows; begin += kMostRows) {
+    some.rows = std::min(args.rows - begin, kMostRows);
+    if (args.x_rows != nullptr)
+      some.x_rows = args.x_rows + begin;
+    else
+      some.x = args.x + begin * args.x_stride;
+    const int64_t size = args.output == StreamOutput::kBF16 || is_gated(args.output) ? 2 : 4;
+    some.out = static_cast<uint8_t*>(args.out) + begin * args.out_stride * size;
+    some.residual =
+        args.residual == nullptr ? nullptr : args.residual + begin * args.residual_stride;
+    some.codes = args.codes + begin * coded_row_bytes(args.k);
+    if (some.rows <= 8)
+      run<1>(stream, gpu, some);
+    else if (some.rows <= 16)
+      run<2>(stream, gpu, some);
+    else
+      run<4>(stream, gpu, some);
   }
 }
 

@@ -19,8 +19,7 @@ struct PackArgs {
   BlockShape shape;
 };
 
-// A pair of canonical elements, inputs k and k + 1 of one row; zero (int4: code 8) outside. int8
-// codes have 128 added, so that zero is 0x80.
+// A pair of canonical elements, inputs k and k + 1 of one row; zero (int4: code 8) outside.
 __device__ uint32_t pair_at(const PackArgs& a, int64_t row, int64_t k) {
   const bool inside = row < a.row_count;
   const uint8_t* from = a.rows + row * a.row_bytes;
@@ -34,8 +33,7 @@ __device__ uint32_t pair_at(const PackArgs& a, int64_t row, int64_t k) {
     return a.format == WeightFormat::kBF16 ? reinterpret_cast<const uint16_t*>(from)[i] : from[i];
   };
   const int bits = a.format == WeightFormat::kBF16 ? 16 : 8;
-  const uint32_t both = element(k) | element(k + 1) << bits;
-  return a.format == WeightFormat::kInt8Row ? both ^ 0x8080u : both;
+  return element(k) | element(k + 1) << bits;
 }
 
 __device__ inline uint8_t* block_at(const PackArgs& a, int64_t tile, int64_t block) {
@@ -56,14 +54,22 @@ __global__ void pack_values_kernel(PackArgs a, int64_t count) {
   };
   switch (a.format) {
     case WeightFormat::kInt4Group128:
-      for (int s = 0; s < 4; ++s)
-        for (int p = 0; p < 4; ++p) {
-          const uint32_t codes = pair(64 * record + 16 * t + 4 * s, p);
-          words[s] |= (codes & 15u) << (4 * p) | (codes >> 8) << (4 * (p + 4));
-        }
+      for (int w = 0; w < 4; ++w)
+        for (int i = 0; i < 4; i += 2)
+          for (int high = 0; high < 2; ++high) {
+            const int64_t k = 64 * record + 32 * (w / 2) + 8 * t + 4 * (w % 2) + i;
+            const uint32_t codes = pair_at(a, tile * kTileOutputs + g + 8 * high, k);
+            words[w] |= (codes ^ 0x0808u) << (8 * i + 4 * high);
+          }
+      break;
+    case WeightFormat::kInt8Row:
+      for (int w = 0; w < 4; ++w)
+        for (int i = 0; i < 4; i += 2)
+          words[w] |= pair_at(a, tile * kTileOutputs + g + 8 * (w % 2),
+                              32 * record + 8 * t + 4 * (w / 2) + i)
+                      << (8 * i);
       break;
     case WeightFormat::kFp8Block128:
-    case WeightFormat::kInt8Row:
       for (int s = 0; s < 2; ++s)
         for (int p = 0; p < 4; ++p)
           words[2 * s + p / 2] |= pair(32 * record + 8 * t + 4 * s, p) << (16 * (p & 1));

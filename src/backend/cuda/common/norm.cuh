@@ -1,0 +1,70 @@
+// RMSNorm of a row by one block of threads. The sum of squares has one order whatever the size of
+// the block, so that a product that normalises its rows itself has the bits of one that reads them.
+#pragma once
+
+#include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/common/matrix.cuh"
+
+namespace pewter::cuda {
+
+constexpr int kNormLanes = 512;  // threads of the sum; fewer play several each
+constexpr int kNormWarps = kNormLanes / kWarp;
+constexpr int kNormQuads = 4;  // of four inputs a lane: rows up to 8,192
+
+// load(i): inputs i … i + 3; store(i, normed pair, normed pair). width is a multiple of four and at
+// most kNormLanes · 4 · kQuads. scratch: kNormWarps floats, free for reuse after the next barrier.
+template <int kThreads, int kQuads, typename Load, typename Store>
+__device__ inline void norm_row(int width, float epsilon, const float* weight, const Load& load,
+                                const Store& store, float* scratch) {
+  constexpr int kTurns = kNormLanes / kThreads;
+  const int lane = threadIdx.x % kWarp;
+  const auto index = [](int turn, int j) {
+    return 4 * (static_cast<int>(threadIdx.x) + turn * kThreads + j * kNormLanes);
+  };
+  float4 x[kTurns][kQuads], w[kTurns][kQuads];
+#pragma unroll
+  for (int turn = 0; turn < kTurns; ++turn)
+#pragma unroll
+    for (int j = 0; j < kQuads; ++j)
+      if (index(turn, j) < width) {
+        x[turn][j] = load(index(turn, j));
+        w[turn][j] = *reinterpret_cast<const float4*>(weight + index(turn, j));
+      }
+#pragma unroll
+  for (int turn = 0; turn < kTurns; ++turn) {
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < kQuads; ++j) {
+      const float4& four = x[turn][j];
+      if (index(turn, j) < width)
+        sum += fmaf(four.x, four.x, four.y * four.y) + fmaf(four.z, four.z, four.w * four.w);
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) scratch[(static_cast<int>(threadIdx.x) + turn * kThreads) / kWarp] = sum;
+  }
+  __syncthreads();
+  float total = 0;
+#pragma unroll
+  for (int i = 0; i < kNormWarps; ++i) total += scratch[i];
+  const float scale = 1.0f / sqrtf(total / static_cast<float>(width) + epsilon);
+#pragma unroll
+  for (int turn = 0; turn < kTurns; ++turn)
+#pragma unroll
+    for (int j = 0; j < kQuads; ++j)
+      if (index(turn, j) < width) {
+        const float4 &four = x[turn][j], &by = w[turn][j];
+        store(
+            index(turn, j),
+            make_uint2(pack_bf16(four.x * scale * (1.0f + by.x), four.y * scale * (1.0f + by.y)),
+                       pack_bf16(four.z * scale * (1.0f + by.z), four.w * scale * (1.0f + by.w))));
+      }
+}
+
+// Whether a row can be normalised by quads.
+constexpr bool is_quad_row(int64_t width, int64_t stride, int64_t out_stride) {
+  return width % 4 == 0 && stride % 4 == 0 && out_stride % 4 == 0;
+}
+// Widest row that products normalise themselves.
+constexpr int kFusedNormWidth = 4 * kNormLanes * 2;
+
+}  // namespace pewter::cuda

@@ -1,0 +1,71 @@
+// Rows as integers. A group of 128 inputs shares a power of two that makes its largest |x| a
+// 14-bit integer, so that bf16 inputs down to 2⁻⁶ of the largest are exact and none is off by more
+// than 2⁻¹⁵ of it: far less than bf16 had rounded. An integer is two signed bytes, 256·high + low,
+// which matrix instructions multiply by signed codes without rounding.
+//
+// A coded row is as long as a bf16 row: inputs 8i … 8i + 7 are 16 bytes, their eight high bytes
+// then their eight low ones. Behind the row stand its groups' scales.
+#pragma once
+
+#include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/weight_layout.h"
+
+namespace pewter::cuda {
+
+struct GroupScale {
+  float scale;  // x = scale · integer; NaN when an input is not finite
+  int32_t sum;  // of the integers
+};
+__device__ inline GroupScale load_shared_scale(uint32_t at) {
+  GroupScale s;
+  uint32_t bits;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(bits), "=r"(s.sum) : "r"(at) : "memory");
+  s.scale = __uint_as_float(bits);
+  return s;
+}
+
+// Bytes from one row to the next, in shared memory and in scratch, bf16 or coded: `width` inputs, a
+// multiple of 128, the scales, and 16 bytes so that the eight lanes that read at once hit different
+// banks.
+__host__ __device__ constexpr int row_pitch(int width) {
+  return 2 * width + static_cast<int>(round_up(width / 128 * 8, 128)) + 16;
+}
+
+// Sixteen lanes code the 128 inputs of a group, all lanes of a warp at once: each brings eight,
+// those at `at` of a row of `width`, as bf16. In place if `row` is where they are.
+__device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int width,
+                                   uint8_t* row) {
+  const uint32_t word[4] = {inputs.x, inputs.y, inputs.z, inputs.w};
+  uint32_t largest = 0;  // |x| of bf16 are in the order of their bits
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    largest = max(largest, max(word[i] & 0x7FFFu, word[i] >> 16 & 0x7FFFu));
+#pragma unroll
+  for (int offset = 8; offset > 0; offset /= 2)
+    largest = max(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
+  // The largest is below 2^(exponent − 126); smaller groups than 2⁻¹¹² count as that.
+  const int exponent = max(static_cast<int>(largest >> 7), 14);
+  const float to_integer = __uint_as_float(static_cast<uint32_t>(140 - exponent + 127) << 23);
+  int32_t sum = 0;
+  uint32_t high[2] = {}, low[2] = {};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const uint32_t bits = i % 2 == 0 ? word[i / 2] << 16 : word[i / 2] & 0xFFFF0000u;
+    const int32_t x = __float2int_rn(__uint_as_float(bits) * to_integer);
+    const int32_t top = (x + 128) >> 8;
+    sum += x;
+    high[i / 4] |= static_cast<uint32_t>(top & 0xFF) << (8 * (i % 4));
+    low[i / 4] |= static_cast<uint32_t>(x & 0xFF) << (8 * (i % 4));
+  }
+#pragma unroll
+  for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
+  if (!inside) return;
+  *reinterpret_cast<uint4*>(row + 2 * at) = make_uint4(high[0], high[1], low[0], low[1]);
+  if (at % 128 == 0)
+    *reinterpret_cast<GroupScale*>(row + 2 * width + at / 128 * 8) = {
+        largest < 0x7F80u ? __uint_as_float(static_cast<uint32_t>(exponent - 140 + 127) << 23)
+                          : __uint_as_float(0x7FC00000u),
+        sum};
+}
+
+}  // namespace pewter::cuda

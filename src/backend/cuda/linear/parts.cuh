@@ -1,0 +1,163 @@
+// What the weight-streaming kernels share: the block of threads, rows in shared memory, sums of
+// slices.
+#pragma once
+
+#include "backend/cuda/common/norm.cuh"
+#include "backend/cuda/linear/fragments.cuh"
+#include "backend/cuda/linear/ring.cuh"
+#include "backend/cuda/linear/stages.cuh"
+
+namespace pewter::cuda {
+
+// Of the 99 KiB a block of threads may have on every GPU we serve, what kernels share out at a
+// launch.
+constexpr int64_t kMaxShared = 98 * 1024;
+constexpr int64_t kOwnShared = 1024;  // the hardware adds to a block's shared memory
+
+// Inputs of a row in shared memory: whole blocks of every format.
+constexpr int padded_inputs(int k) { return static_cast<int>(round_up(k, 128)); }
+
+// Eight inputs of a row of k, zeros behind its end.
+__device__ inline uint4 eight_inputs(const __nv_bfloat16* from, int at, int k) {
+  if (at + 8 <= k && reinterpret_cast<uintptr_t>(from) % 16 == 0)
+    return *reinterpret_cast<const uint4*>(from + at);
+  uint32_t word[4];
+  const auto* bits = reinterpret_cast<const uint16_t*>(from);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int j = at + 2 * i;
+    word[i] = (j < k ? bits[j] : 0u) | (j + 1 < k ? bits[j + 1] : 0u) << 16;
+  }
+  return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+// Copies row source(r) of x for r < count, padded with zeros to `width` inputs, into shared memory,
+// as it is or coded: the share of one of `warps` warps.
+template <typename Source>
+__device__ inline void stage_rows(int count, int k, int width, bool coded, const Source& source,
+                                  uint8_t* rows, int warp, int warps) {
+  constexpr int kPiece = kWarp * 8, kTogether = 4;  // loads on their way at once
+  const int pieces = (width + kPiece - 1) / kPiece, lane = threadIdx.x % kWarp;
+  for (int first = warp; first < count * pieces; first += kTogether * warps) {
+    uint4 eight[kTogether];
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j)
+      if (const int i = first + j * warps; i < count * pieces)
+        eight[j] = eight_inputs(source(i / pieces), i % pieces * kPiece + lane * 8, k);
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      const int i = first + j * warps, at = i % pieces * kPiece + lane * 8;
+      if (i >= count * pieces) break;
+      uint8_t* const row = rows + i / pieces * row_pitch(width);
+      if (coded)
+        code_inputs(eight[j], at, at < width, width, row);
+      else if (at < width)
+        *reinterpret_cast<uint4*>(row + 2 * at) = eight[j];
+    }
+  }
+}
+
+// Rows normalised on their way into shared memory, as bf16. Complete after a barrier.
+template <int kThreads>
+__device__ inline void stage_normed_rows(const float* x, int64_t stride, int count, int k,
+                                         const float* weight, float epsilon, uint8_t* rows,
+                                         float* scratch) {
+  for (int r = 0; r < count; ++r) {
+    uint8_t* const to = rows + r * row_pitch(k);
+    norm_row<kThreads, 2>(
+        k, epsilon, weight,
+        [&](int i) { return *reinterpret_cast<const float4*>(x + r * stride + i); },
+        [&](int i, uint2 four) { *reinterpret_cast<uint2*>(to + 2 * i) = four; },
+        scratch + r % 2 * kNormWarps);
+  }
+}
+
+// Points a lane at column j of its operand: row_of(r) is the row of shared memory, or of memory,
+// for row r of the block of `count` rows. A column without a row of its own repeats the first:
+// nobody looks at its sums.
+template <int kTiles, typename RowOf>
+__device__ inline void point_at(Inputs<kTiles, true>& x, const Lane& me, int count, int width,
+                                const RowOf& row_of) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    const auto place = [&](int r) {
+      return static_cast<uint32_t>(__cvta_generic_to_shared(row_of(r < count ? r : 0)));
+    };
+    x.row[j] = place(8 * j + me.g);
+    x.scales[j][0] = place(8 * j + 2 * me.t) + 2 * width;
+    x.scales[j][1] = place(8 * j + 2 * me.t + 1) + 2 * width;
+  }
+}
+template <int kTiles, typename RowOf>
+__device__ inline void point_at(Inputs<kTiles, false>& x, const Lane& me, int count, int width,
+                                const RowOf& row_of) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    const auto place = [&](int r) { return row_of(r < count ? r : 0); };
+    x.row[j] = place(8 * j + me.g);
+    x.scales[j][0] = reinterpret_cast<const GroupScale*>(place(8 * j + 2 * me.t) + 2 * width);
+    x.scales[j][1] = reinterpret_cast<const GroupScale*>(place(8 * j + 2 * me.t + 1) + 2 * width);
+  }
+}
+// What Inputs of memory need to know of bf16 rows besides.
+__device__ inline int readable_inputs(const void* first, int64_t stride, int k) {
+  return reinterpret_cast<uintptr_t>(first) % 16 == 0 && stride % 8 == 0 ? k : -k;
+}
+
+__device__ inline BlockFormat format_of(const TileStack& w) {
+  return {w.format, w.scale_dtype, w.has_zeros, w.block_bytes};
+}
+
+// Tiles pass through stages in pieces of a multiple of eight blocks. Warp w of a block of threads
+// takes blocks w, w + 8, … of a tile: a slice. Slices' sums are added in order, so how large pieces
+// are leaves no trace.
+__host__ __device__ inline int piece_blocks(const TileStack& w, int stage_bytes) {
+  return min(w.blocks, max(stage_bytes / (kStreamWarps * w.block_bytes), 1) * kStreamWarps);
+}
+// Blocks of a piece that are warp w's.
+__device__ inline int blocks_of(int warp, int blocks) {
+  return (blocks - warp + kStreamWarps - 1) / kStreamWarps;
+}
+constexpr int kLargeStage = 26496, kSmallStage = 17664;  // three or two times eight blocks of int4
+// Blocks of a kernel on a multiprocessor. There is room for some of the next kernel's beside them,
+// whose first weights are then on the way when this one ends.
+constexpr int kResidentBlocks = 2;
+// A stage for a kernel that needs `bytes` besides.
+inline int stage_for(const Gpu& gpu, int64_t bytes) {
+  const int64_t large = bytes + kStages * kLargeStage;
+  return large <= kMaxShared && (large + kOwnShared) * (kResidentBlocks + 1) <= gpu.shared_bytes
+             ? kLargeStage
+             : kSmallStage;
+}
+
+// The sums of one slice of one tile, [16 outputs][8·kTiles rows], in shared memory.
+template <int kTiles>
+constexpr int kSliceSums = 16 * 8 * kTiles;
+template <int kTiles>
+__device__ inline void keep_sums(const Sums<kTiles>& sums, const Lane& me, float* to) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    const int row = 8 * j + 2 * me.t;
+    *reinterpret_cast<float2*>(to + me.g * 8 * kTiles + row) = make_float2(sums[j][0], sums[j][1]);
+    *reinterpret_cast<float2*>(to + (me.g + 8) * 8 * kTiles + row) =
+        make_float2(sums[j][2], sums[j][3]);
+  }
+}
+// One (output, row): its slices in order.
+template <int kTiles>
+__device__ inline float total_of(const float* sums, int output, int row) {
+  float total = 0;
+#pragma unroll
+  for (int slice = 0; slice < kStreamWarps; ++slice)
+    total += sums[slice * kSliceSums<kTiles> + output * 8 * kTiles + row];
+  return total;
+}
+
+// Blocks of threads beside each other that a launch of `bytes` shared memory each may have, when
+// `most` fit by their registers.
+inline int resident_blocks(const Gpu& gpu, int64_t bytes, int most) {
+  const int64_t fit = gpu.shared_bytes / (bytes + kOwnShared);
+  return static_cast<int>(fit < 1 ? 1 : fit > most ? most : fit);
+}
+
+}  // namespace pewter::cuda
