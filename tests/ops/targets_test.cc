@@ -71,11 +71,11 @@ TEST_P(Targets, ProjectionsMatchAndRowsKeepTheirBits) {
                                             .k = 256,
                                             .scale_dtype = DType::kF16,
                                             .has_zeros = true}}) {
-    const TestWeight w = random_weight(spec, 1);
+    const TestWeight w(random_weight(spec, 1), Target::kCpu);
     const Floats x = random_values(17 * spec.k, 2);
     const Floats want = multiply(*make_reference(), w, x, 17);
     const UseMachine machine(GetParam());
-    const auto fast = make_fast(2);
+    const auto fast = make_fast(Target::kCpu, 2);
     const Floats have = multiply(*fast, w, x, 17);
     expect_close(
         have, want,
@@ -103,7 +103,7 @@ TEST_P(Targets, MixersMatch) {
   DeltaRig delta_want(*reference, delta);
   AttentionRig attention_want(*reference, attention, 8, 8);
   const UseMachine machine(GetParam());
-  const auto fast = make_fast(2);
+  const auto fast = make_fast(Target::kCpu, 2);
   DeltaRig delta_have(*fast, delta);
   AttentionRig attention_have(*fast, attention, 8, 8);
   const auto close = [](double relative) {
@@ -125,16 +125,18 @@ TEST_P(Targets, CodesGiveTheSameBits) {
   if (skip_) GTEST_SKIP() << "this machine lacks it";
   if (GetParam().target == HWY_EMU128) GTEST_SKIP() << "its multiply-add rounds twice";
   for (const bool zeros : {false, true}) {
-    const TestWeight w = random_weight({.format = WeightFormat::kInt4Group128,
-                                        .n = 150,
-                                        .k = 384,
-                                        .scale_dtype = DType::kF16,
-                                        .has_zeros = zeros},
-                                       5);
+    const TestWeight w(random_weight({.format = WeightFormat::kInt4Group128,
+                                      .n = 150,
+                                      .k = 384,
+                                      .scale_dtype = DType::kF16,
+                                      .has_zeros = zeros},
+                                     5),
+                       Target::kCpu);
     const Floats x = random_values(29 * 384, 6);
-    const Floats want = multiply(*make_fast(2), w, x, 29);
+    const Floats want = multiply(*make_fast(Target::kCpu, 2), w, x, 29);
     const UseMachine machine(GetParam());
-    expect_same_bits(multiply(*make_fast(2), w, x, 29), want, zeros ? "zeros" : "no zeros");
+    expect_same_bits(multiply(*make_fast(Target::kCpu, 2), w, x, 29), want,
+                     zeros ? "zeros" : "no zeros");
   }
 }
 
