@@ -27,11 +27,18 @@ __device__ inline void wait_for_inputs() { asm volatile("griddepcontrol.wait;" :
 __device__ inline void start_next() { asm volatile("griddepcontrol.launch_dependents;"); }
 #endif
 
+// Shared memory a block has on every GPU we write for: DGX Spark's 99 KiB, though Hopper has 227.
+inline constexpr size_t kMostSharedBytes = 99 * 1024;
+// Holds a kernel's static and dynamic shared memory to that. Asks the runtime once a kernel;
+// launches happen when a step is recorded, so it costs a step nothing.
+void set_kernel_limits(const void* kernel, size_t shared_bytes);
+
 enum class Start { kEarly, kInOrder };
 
 template <typename... Parameters, typename... Arguments>
 void launch(Start start, cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
+  set_kernel_limits(reinterpret_cast<const void*>(kernel), shared_bytes);
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
