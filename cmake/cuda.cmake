@@ -3,7 +3,7 @@
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES "80-virtual;90-real;121-real")
 endif()
-if(NOT DEFINED CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
+if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS /usr/local/cuda/bin/nvcc)
   set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
 endif()
 enable_language(CUDA)
@@ -16,7 +16,8 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 # constexpr functions of shared headers (base/rng.h, the layouts) are called by kernels as well.
 set(CMAKE_CUDA_FLAGS "--expt-relaxed-constexpr")
-set(CMAKE_CUDA_FLAGS_RELEASE "-O2 -DNDEBUG")
+# Three architectures in one small program: kernels are unpacked when they are loaded.
+set(CMAKE_CUDA_FLAGS_RELEASE "-O2 -DNDEBUG --compress-mode=size")
 if(CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()

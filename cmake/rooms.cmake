@@ -1,7 +1,7 @@
 # How rooms, tests and fuzz targets are declared.
 #
 #   pewter_room(NAME SOURCES a.cc … DEPENDS room … [LIBRARIES Foo::foo …])   a static library pewter_NAME
-#   pewter_test(NAME LABEL unit|unit-threads|op|golden|engine|cli|server SOURCES … DEPENDS room …)   a GoogleTest program, run by ctest
+#   pewter_test(NAME LABEL unit|unit-threads|op|golden|engine|cli|server|cuda SOURCES … DEPENDS room …)   a GoogleTest program, run by ctest
 #   pewter_fuzz(NAME SOURCES … DEPENDS room …)                               a libFuzzer program (clang, PEWTER_FUZZ)
 
 add_library(pewter_flags INTERFACE)
@@ -41,6 +41,7 @@ endfunction()
 # and run from the root of a copy.
 set(PEWTER_TEST_ROOT "${CMAKE_SOURCE_DIR}" CACHE STRING "Root of the sources as tests see it")
 add_custom_target(thread_tests)  # what ThreadSanitizer runs, and nothing else
+add_custom_target(gpu_tests)     # what has cases on a GPU
 add_custom_target(short_tests)   # those of the labels unit and op
 function(pewter_test name)
   if(NOT PEWTER_TESTS)
@@ -57,11 +58,26 @@ function(pewter_test name)
   if(TEST_LABEL MATCHES "unit|op")
     add_dependencies(short_tests ${name})
   endif()
+  if(TEST_LABEL MATCHES "^(op|engine|golden|cuda)$")
+    add_dependencies(gpu_tests ${name})
+  endif()
   list(TRANSFORM TEST_DEPENDS PREPEND pewter_)
   target_link_libraries(${name} PRIVATE pewter_flags ${TEST_DEPENDS} ${TEST_LIBRARIES}
     GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE PEWTER_SOURCE_DIR="${PEWTER_TEST_ROOT}")
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+  set(options NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+  if(PEWTER_TEST_ROOT STREQUAL ".")
+    list(APPEND options WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  endif()
+  set(filter_others)
+  if(PEWTER_CUDA AND NOT TEST_LABEL STREQUAL "cuda")
+    # Cases on the GPU are known by their names; one runs at a time, since they would share its memory.
+    set(on_gpu "Cuda/*:*/cuda_*:*_cuda*:*/cuda")
+    gtest_discover_tests(${name} ${options} TEST_FILTER "${on_gpu}" TEST_LIST ${name}_ON_GPU
+      PROPERTIES LABELS cuda TIMEOUT ${TEST_TIMEOUT} RESOURCE_LOCK gpu)
+    set(filter_others TEST_FILTER "-${on_gpu}")
+  endif()
+  gtest_discover_tests(${name} ${options} ${filter_others}
     PROPERTIES LABELS "${TEST_LABEL}" TIMEOUT ${TEST_TIMEOUT})
 endfunction()
 

@@ -13,6 +13,8 @@ namespace pewter {
 namespace {
 
 #ifdef PEWTER_CUDA
+constexpr std::string_view kNames[] = {"cpu-reference", "cpu", "cuda"};
+
 Result<Backend> make_cuda() {
   TRY_ASSIGN(std::shared_ptr<CudaDevice> device, CudaDevice::make());
   Backend backend;
@@ -22,12 +24,16 @@ Result<Backend> make_cuda() {
   return backend;
 }
 #else
+constexpr std::string_view kNames[] = {"cpu-reference", "cpu"};
+
 Result<Backend> make_cuda() {
   return Error{ErrorCode::kUnavailable, "device: this program was built without CUDA"};
 }
 #endif
 
 }  // namespace
+
+std::span<const std::string_view> backend_names() { return kNames; }
 
 Result<Backend> make_backend(const BackendOptions& options) {
   Backend backend;

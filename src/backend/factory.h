@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "backend/ceilings.h"
 #include "backend/ops.h"
@@ -19,6 +21,9 @@ struct BackendOptions {
   std::string device = "auto";  // auto (cuda where there is one) | cuda | cpu | cpu-reference
   int threads = 0;              // 0: all this process may use
 };
+
+// Backends this program was built with, by name.
+std::span<const std::string_view> backend_names();
 
 // Errors: kInvalidArgument for an unknown device, naming the known ones; kUnavailable
 // for cuda without a GPU, or in a program built without it.

@@ -13,12 +13,7 @@ using test::count_allocations;
 using test::RigCase;
 using test::TestRig;
 
-class Allocation : public testing::TestWithParam<RigCase> {
- protected:
-  std::vector<int32_t> tokens(int64_t count, uint64_t seed) const {
-    return test::random_tokens(GetParam().config, count, seed);
-  }
-};
+class Allocation : public test::RigTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, Allocation, testing::ValuesIn(test::rig_cases()),
                          test::kRigName);
 

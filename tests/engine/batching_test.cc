@@ -65,7 +65,7 @@ bool becomes_idle(const Engine& engine) {
   return false;
 }
 
-class Batching : public testing::TestWithParam<RigCase> {
+class Batching : public test::RigTest {
  protected:
   // A mixed crowd: lengths, sampling, penalties and stops differ.
   std::vector<Request> crowd(int count, uint64_t seed) const {

@@ -61,12 +61,7 @@ Request greedy(std::vector<int32_t> prompt, int64_t max_tokens) {
   return {.prompt = std::move(prompt), .sampling = {.temperature = 0}, .max_tokens = max_tokens};
 }
 
-class EngineTest : public testing::TestWithParam<RigCase> {
- protected:
-  std::vector<int32_t> tokens(int64_t count, uint64_t seed) const {
-    return test::random_tokens(GetParam().config, count, seed);
-  }
-};
+class EngineTest : public test::RigTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, EngineTest, testing::ValuesIn(test::small_rig_cases()),
                          test::kRigName);
 

@@ -13,11 +13,8 @@ using test::RigCase;
 using test::Rows;
 using test::TestRig;
 
-class RunnerLaws : public testing::TestWithParam<RigCase> {
+class RunnerLaws : public test::RigTest {
  protected:
-  std::vector<int32_t> tokens(int64_t count, uint64_t seed) const {
-    return test::random_tokens(GetParam().config, count, seed);
-  }
   // Logits of one text computed by prefill and by decode. The reference runs the same arithmetic in
   // both phases; the fast path's prefill rounds elsewhere (bf16 activations, chunked delta rule).
   // The bound is ten bf16 epsilon (2^-8) on the worst logit, over their root mean square; the
@@ -100,6 +97,47 @@ TEST_P(RunnerLaws, DecodeRowsKeepTheirBits) {
         ASSERT_EQ(rows[at++], expected) << "sequence " << s << " among " << company.size();
     EXPECT_EQ(at, rows.size());
   }
+}
+
+// A device may record its steps and replay them: nothing of that shows.
+TEST_P(RunnerLaws, ReplayedStepsAreTheSteps) {
+  const RunnerOptions options{.chunk_rows = 64, .max_sequences = 3, .decode_rows = 8};
+  const auto replaying = TestRig::make(GetParam(), options),
+             eager = TestRig::make(GetParam(), options);
+  eager->runner->set_replay(false);
+  std::vector<Rows> rows;
+  std::vector<std::vector<std::byte>> slots;
+  for (TestRig* rig : {replaying.get(), eager.get()}) {
+    std::vector<SequenceState> states;
+    for (uint64_t s = 0; s < 3; ++s)
+      rig->prefill(states.emplace_back(rig->open(192)),
+                   tokens(5 + 30 * static_cast<int64_t>(s), s));
+    Rows& all = rows.emplace_back();
+    const auto keep = [&all](Rows some) {
+      for (std::vector<float>& row : some) all.push_back(std::move(row));
+    };
+    // Each of three shapes of step four times: as it comes, recorded, replayed, replayed.
+    for (uint64_t round = 0; round < 4; ++round) {
+      const std::vector<int32_t> text = tokens(8, 50 + round);
+      std::vector<SequenceRows> step;
+      for (SequenceState& state : states)
+        step.push_back({.sequence = &state,
+                        .tokens = std::span(text).first(1 + 3 * step.size()),
+                        .logits = LogitsWanted::kAll});
+      keep(rig->decode(step));
+      for (size_t s = 0; s < 3; ++s)
+        rig->runner->accept(states[s], static_cast<int64_t>(round % (1 + 3 * s)));
+      keep(rig->steps(states[round % 3], std::span(text).first(1)));
+      const SequenceRows last[] = {{.sequence = &states[0], .tokens = std::span(text).first(2)},
+                                   {.sequence = &states[2], .tokens = std::span(text).first(1)}};
+      keep(rig->decode(last));
+      rig->runner->accept(states[0], static_cast<int64_t>(round % 3));
+      rig->runner->accept(states[2], 1);
+    }
+    for (SequenceState& state : states) slots.push_back(rig->export_slot(state));
+  }
+  EXPECT_EQ(rows[0], rows[1]);
+  for (size_t s = 0; s < 3; ++s) EXPECT_EQ(slots[s], slots[3 + s]) << "sequence " << s;
 }
 
 // A row's bits do not depend on how many rows of its own sequence are in the step either.

@@ -14,12 +14,7 @@ using test::Rows;
 using test::TestRig;
 using testing::HasSubstr;
 
-class RunnerState : public testing::TestWithParam<RigCase> {
- protected:
-  std::vector<int32_t> tokens(int64_t count, uint64_t seed) const {
-    return test::random_tokens(GetParam().config, count, seed);
-  }
-};
+class RunnerState : public test::RigTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, RunnerState, testing::ValuesIn(test::rig_cases()),
                          test::kRigName);
 

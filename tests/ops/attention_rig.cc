@@ -1,7 +1,6 @@
 #include "ops/attention_rig.h"
 
 #include "backend/cpu/kv_plane.h"
-#include "support/allocation_counter.h"
 
 namespace pewter::test {
 
@@ -29,7 +28,7 @@ AttentionRig::AttentionRig(Ops& ops, const AttentionShape& shape, int64_t physic
   for (auto k = keys.end() - page; k != keys.end(); ++k) *k *= 4;
   keys_ =
       Tensor::of(DType::kBF16, {physical_pages, shape.kv_heads, kPageTokens, shape.head_dim}, keys);
-  if (panels()) {  // the same keys as the fast path stores them
+  if (panels()) {  // the same keys as the fast CPU path stores them
     const Tensor plain = std::exchange(
         keys_,
         Tensor::zeros(DType::kBF16, {physical_pages, shape.kv_heads, kPageTokens, shape.head_dim}));
@@ -123,10 +122,7 @@ Floats AttentionRig::attend(Phase phase, const std::vector<Part>& parts) {
                              .head_dim = shape_.head_dim,
                              .kv = kv(),
                              .out = out.view};
-    if (ops_.activation_dtype() == DType::kBF16)
-      run_without_allocating([&] { ops_.attention(call); });
-    else
-      ops_.attention(call);
+    run_ops(ops_, [&] { ops_.attention(call); });
     result = out.floats();
   });
   return result;
@@ -152,10 +148,7 @@ Floats AttentionRig::prepare(Phase phase, const std::vector<Part>& parts) {
                                     .axis = axis_.data(),
                                     .kv = kv(),
                                     .q = q.view};
-    if (ops_.activation_dtype() == DType::kBF16)
-      run_without_allocating([&] { ops_.attention_prepare(call); });
-    else
-      ops_.attention_prepare(call);
+    run_ops(ops_, [&] { ops_.attention_prepare(call); });
     result = q.floats();
   });
   return result;

@@ -17,7 +17,7 @@ struct AttentionShape {
 class AttentionRig {
  public:
   // Logical pages repeat the physical ones; only the last one has a page of its own, with keys four
-  // times as large.
+  // times as large. With fewer than 16 physical pages, logical ones may all be one.
   AttentionRig(Ops& ops, const AttentionShape& shape, int64_t physical_pages,
                int64_t logical_pages);
 
@@ -47,8 +47,8 @@ class AttentionRig {
   void with_batch(Phase phase, const std::vector<Part>& parts, const Run& run);
   Floats vector(const Tensor& plane, int64_t position, int64_t head) const;
   KvLayer kv() const;
-  // Whether keys lie as the fast path stores them.
-  bool panels() const { return ops_.activation_dtype() == DType::kBF16; }
+  // Whether keys lie as the fast CPU path stores them; the GPU has them as they come.
+  bool panels() const { return is_fast_cpu(ops_); }
 
   Ops& ops_;
   AttentionShape shape_;

@@ -8,9 +8,9 @@
 namespace pewter::test {
 namespace {
 
-class Attention : public testing::TestWithParam<AttentionShape> {
+class Attention : public OpTest<AttentionShape> {
  protected:
-  const AttentionShape& shape() const { return GetParam(); }
+  const AttentionShape& shape() const { return tested(); }
   int64_t width() const { return shape().q_width(); }
 
   // Values are at most 3.5 (the generator's limit) and a score at most ‖q‖‖k‖/√d ≈ 4·√d, with the
@@ -31,7 +31,7 @@ TEST_P(Attention, MatchesTheReference) {
   const auto reference = make_reference(), fast = make_fast(2);
   AttentionRig want(*reference, shape(), 16, 16), have(*fast, shape(), 16, 16);
   for (const int64_t context : {0, 5, 63, 64, 255, 256, 700})
-    for (const int64_t rows : {1, 2, 3, 8, 16}) {
+    for (const int64_t rows : {1, 2, 3, 5, 8, 16}) {
       const std::vector<AttentionRig::Part> parts = {{.context = context, .rows = rows}};
       expect_close_outputs(have.attend(Phase::kDecode, parts), want.attend(Phase::kDecode, parts),
                            context + rows, str_cat(rows, " rows behind ", context));
@@ -43,9 +43,23 @@ TEST_P(Attention, MatchesTheReference) {
   }
 }
 
+// Sequences of very different lengths in one step.
+TEST_P(Attention, LongContextsMatchTheReference) {
+  const auto reference = make_reference(), fast = make_fast(2);
+  AttentionRig want(*reference, shape(), 16, 64), have(*fast, shape(), 16, 64);
+  const std::vector<AttentionRig::Part> parts = {{.context = 1023, .rows = 2},
+                                                 {.context = 4000, .first = 20, .rows = 5},
+                                                 {.context = 0, .first = 40},
+                                                 {.context = 2047, .first = 60, .rows = 16}};
+  expect_close_outputs(have.attend(Phase::kDecode, parts), want.attend(Phase::kDecode, parts), 4005,
+                       "output");
+}
+
 TEST_P(Attention, PrepareMatchesTheReference) {
   const auto reference = make_reference(), fast = make_fast(2);
-  AttentionRig want(*reference, shape(), 8, 8), have(*fast, shape(), 8, 8);
+  // As many pages as the step needs: rows that share a place would overwrite each other in any
+  // order.
+  AttentionRig want(*reference, shape(), 16, 16), have(*fast, shape(), 16, 16);
   // A rotated element mixes two normed ones: sizes up to √2 · 3.5 · 1.4 · (its norm's scale ≈ 1).
   // Reading angle and sine from f32 costs the reference an ulp of each.
   const auto bound = [&](int64_t, double value) {
@@ -144,7 +158,7 @@ TEST_P(Attention, RowsKeepTheirBits) {
       const Floats one = rig.attend(Phase::kDecode, {{.context = context + row, .first = row}});
       alone.insert(alone.end(), one.begin(), one.end());
     }
-    for (const int64_t rows : {2, 3, 8, 16}) {
+    for (const int64_t rows : {2, 3, 5, 8, 16}) {
       // Among other sequences.
       const Floats have = rig.attend(Phase::kDecode, {{.context = 300, .first = 40, .rows = 5},
                                                       {.context = context, .rows = rows},
@@ -155,7 +169,8 @@ TEST_P(Attention, RowsKeepTheirBits) {
   }
 }
 
-TEST_P(Attention, ThreadsChangeNoBit) {
+class AttentionThreads : public Attention {};
+TEST_P(AttentionThreads, ChangeNoBit) {
   for (const std::vector<AttentionRig::Part>& parts :
        {std::vector<AttentionRig::Part>{{.context = 1000}},
         {{.context = 4000, .rows = 16}},
@@ -171,11 +186,21 @@ TEST_P(Attention, ThreadsChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
-                         testing::Values(AttentionShape{"tiny", 4, 2, 32, 8},
-                                         AttentionShape{"odd", 3, 1, 40, 24},
-                                         AttentionShape{"real", 16, 2, 256, 64}),
-                         [](const auto& tested) { return tested.param.name; });
+const std::vector<AttentionShape> kCpuShapes = {
+    {"tiny", 4, 2, 32, 8}, {"odd", 3, 1, 40, 24}, {"real", 16, 2, 256, 64}};
+// Four to sixteen query heads a KV head; "tiny" and "nano" are the nano models'.
+const std::vector<AttentionShape> kCudaShapes = {
+    {"tiny", 4, 2, 32, 8},         {"odd", 3, 1, 40, 24},        {"nano", 6, 1, 64, 16},
+    {"real_by_4", 8, 2, 256, 64},  {"real_by_6", 6, 1, 256, 64}, {"real_by_8", 16, 2, 256, 64},
+    {"real_by_16", 32, 2, 256, 64}};
+const auto kName = [](const auto& tested) { return std::get<1>(tested.param).name; };
+const auto kCpu = testing::Combine(testing::Values(Target::kCpu), testing::ValuesIn(kCpuShapes));
+INSTANTIATE_TEST_SUITE_P(Cpu, Attention, kCpu, kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, AttentionThreads, kCpu, kName);
+INSTANTIATE_TEST_SUITE_P(Cuda, Attention,
+                         testing::Combine(testing::ValuesIn(cuda_target()),
+                                          testing::ValuesIn(kCudaShapes)),
+                         kName);
 
 }  // namespace
 }  // namespace pewter::test

@@ -1,7 +1,5 @@
 #include "ops/delta_rig.h"
 
-#include "support/allocation_counter.h"
-
 namespace pewter::test {
 
 DeltaRig::DeltaRig(Ops& ops, const DeltaShape& shape)
@@ -62,20 +60,14 @@ Floats DeltaRig::run(Phase phase, const std::vector<Part>& parts) {
   const Tensor in = Tensor::of(act, {batch.rows, shape_.width()}, rows);
   const Tensor out = Tensor::zeros(act, {batch.rows, shape_.out_width()});
   const DeltaMixArgs call = args(batch, in.view, out.view);
-  if (act == DType::kBF16)
-    run_without_allocating([&] { ops_.delta_mix(call); });
-  else
-    ops_.delta_mix(call);
+  run_ops(ops_, [&] { ops_.delta_mix(call); });
   return out.floats();
 }
 
 void DeltaRig::fold(int64_t slot, int64_t accepted) {
   const Batch none;
   const DeltaMixArgs call = args(none, {}, {});
-  if (ops_.activation_dtype() == DType::kBF16)
-    run_without_allocating([&] { ops_.fold(call, slot, accepted); });
-  else
-    ops_.fold(call, slot, accepted);
+  run_ops(ops_, [&] { ops_.fold(call, slot, accepted); });
 }
 
 Floats DeltaRig::state(int64_t slot) const {

@@ -7,9 +7,9 @@
 namespace pewter::test {
 namespace {
 
-class Delta : public testing::TestWithParam<DeltaShape> {
+class Delta : public OpTest<DeltaShape> {
  protected:
-  const DeltaShape& shape() const { return GetParam(); }
+  const DeltaShape& shape() const { return tested(); }
   int64_t width() const { return shape().out_width(); }
 
   void expect_close_outputs(const Floats& have, const Floats& want, int64_t history,
@@ -85,6 +85,31 @@ TEST_P(Delta, PrefillMatchesTheReference) {
                          str_cat("prefill of ", rows));
     expect_close_states(have.state(3), want.state(3), rows + 22, "state");
     expect_same_bits(have.window(3), want.window(3), "window");
+  }
+}
+
+// Every count of accepted rows, by the next step and by fold.
+TEST_P(Delta, EveryAcceptedCountMatchesTheReference) {
+  const auto reference = make_reference(), fast = make_fast(2);
+  DeltaRig want(*reference, shape()), have(*fast, shape());
+  for (int64_t accepted = 0; accepted <= kMaxDecodeRows; ++accepted) {
+    const int64_t slot = accepted % 4, folded = 4 + slot;
+    for (DeltaRig* rig : {&want, &have})
+      for (const int64_t s : {slot, folded}) {
+        rig->prefill({.slot = s, .first = 300, .rows = 5});
+        rig->decode({{.slot = s, .first = 3 * accepted, .rows = kMaxDecodeRows}});
+      }
+    const std::string what = str_cat(accepted, " accepted");
+    const std::vector<DeltaRig::Part> next = {
+        {.slot = slot, .accepted = accepted, .first = 100, .rows = 2}};
+    // Slots go on from their last round: at most five of 5 + 16 rows.
+    expect_close_outputs(have.decode(next), want.decode(next), 5 * 21 + 2, what);
+    have.fold(folded, accepted);
+    want.fold(folded, accepted);
+    for (const int64_t s : {slot, folded}) {
+      expect_close_states(have.state(s), want.state(s), 5 * 21, what);
+      expect_same_bits(have.window(s), want.window(s), what);
+    }
   }
 }
 
@@ -206,11 +231,14 @@ TEST_P(Delta, OtherSequencesAndThreadsLeaveNoTrace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Delta,
-                         testing::Values(DeltaShape{"tiny", 2, 6, 16, 24},
-                                         DeltaShape{"odd", 1, 3, 40, 20},
-                                         DeltaShape{"real", 2, 4, 128, 128}),
-                         [](const auto& tested) { return tested.param.name; });
+const auto kShapes =
+    testing::Values(DeltaShape{"tiny", 2, 6, 16, 24}, DeltaShape{"odd", 1, 3, 40, 20},
+                    DeltaShape{"real", 2, 4, 128, 128}, DeltaShape{"real4", 2, 8, 128, 128});
+const auto kName = [](const auto& tested) { return std::get<1>(tested.param).name; };
+INSTANTIATE_TEST_SUITE_P(Cpu, Delta, testing::Combine(testing::Values(Target::kCpu), kShapes),
+                         kName);
+INSTANTIATE_TEST_SUITE_P(Cuda, Delta, testing::Combine(testing::ValuesIn(cuda_target()), kShapes),
+                         kName);
 
 }  // namespace
 }  // namespace pewter::test

@@ -1,11 +1,11 @@
-// Projections: every format against the reference, the row law, the thread law, no allocation.
+// Projections and what passes rows through: every format against the reference, the row law, the
+// thread law, no allocation.
 
 #include "backend/cpu/panel.h"
 #include "backend/cpu/panel_rows.h"
 #include "backend/cpu/rows.h"
 #include "ops/op_rig.h"
 #include "ops/tolerance.h"
-#include "support/allocation_counter.h"
 
 namespace pewter::test {
 namespace {
@@ -17,26 +17,30 @@ struct Outputs {
   Floats normed_linear, mlp, partial, residual, logits;
 };
 
-class Linear : public testing::TestWithParam<WeightSpec> {
+class Linear : public OpTest<WeightSpec> {
  protected:
-  static constexpr int64_t kRows = 130;
+  static constexpr int64_t kRows = kMostRows;
 
-  Linear()
-      : w_(random_weight(GetParam(), 1)),
-        up_(random_weight(GetParam(), 2)),
-        // A second matrix of another format beside the first.
-        other_(random_weight({.format = WeightFormat::kBF16, .n = 5, .k = GetParam().k}, 3)),
-        x_(random_values(kRows * GetParam().k, 4)),
-        norm_(random_values(GetParam().k, 5, 0.1f)),
-        residual_(random_values(kRows * GetParam().n, 6)) {}
+  void prepare() override {
+    const WeightSpec& spec = tested();
+    w_ = {random_weight(spec, 1), target()};
+    up_ = {random_weight(spec, 2), target()};
+    // Matrices of other formats beside the first.
+    other_ = {random_weight({.format = WeightFormat::kBF16, .n = 5, .k = spec.k}, 3), target()};
+    third_ = {random_weight({.format = WeightFormat::kFp8Block128, .n = 18, .k = spec.k}, 7),
+              target()};
+    x_ = random_values(kRows * spec.k, 4);
+    norm_ = random_values(spec.k, 5, 0.1f);
+    residual_ = random_values(kRows * spec.n, 6);
+  }
 
   Outputs run(Ops& ops, int64_t m) const {
-    const int64_t n = GetParam().n, k = GetParam().k;
+    const int64_t n = tested().n, k = tested().k;
     const DType act = ops.activation_dtype();
     const Floats rows(x_.begin(), x_.begin() + m * k);
     const Tensor stream = Tensor::of(DType::kF32, {m, k}, rows), x = Tensor::of(act, {m, k}, rows);
     const Tensor norm = Tensor::of(DType::kF32, {k}, norm_);
-    const Tensor normed = Tensor::zeros(act, {m, n + 5}), mlp = Tensor::zeros(act, {m, n});
+    const Tensor normed = Tensor::zeros(act, {m, n + 23}), mlp = Tensor::zeros(act, {m, n});
     const Tensor partial = Tensor::zeros(DType::kF32, {m, n});
     const Tensor residual =
         Tensor::of(DType::kF32, {m, n}, Floats(residual_.begin(), residual_.begin() + m * n));
@@ -45,12 +49,12 @@ class Linear : public testing::TestWithParam<WeightSpec> {
     for (int64_t r = 0; r < m; ++r)
       logits_rows[static_cast<size_t>(r)] = static_cast<int32_t>(m - 1 - r);
     const Batch batch{.rows = m, .logits_count = m, .logits_rows = logits_rows.data()};
-    const WeightMatrix* const both[] = {&w_.of(ops), &other_.of(ops)};
-    const auto all = [&] {
+    const WeightMatrix* const side_by_side[] = {&w_.of(ops), &other_.of(ops), &third_.of(ops)};
+    run_ops(ops, [&] {
       ops.norm_linear({.x = stream.view,
                        .norm = norm.view,
                        .epsilon = kEpsilon,
-                       .w = both,
+                       .w = side_by_side,
                        .out = normed.view});
       ops.mlp_up({.x = stream.view,
                   .norm = norm.view,
@@ -61,25 +65,21 @@ class Linear : public testing::TestWithParam<WeightSpec> {
       ops.linear_add(
           {.x = x.view, .w = w_.of(ops), .partial = partial.view, .residual = residual.view});
       ops.logits({.batch = batch, .hidden = x.view, .head = w_.of(ops), .out = logits.view});
-    };
-    if (act == DType::kBF16)
-      run_without_allocating(all);
-    else
-      all();
+    });
     return {normed.floats(), mlp.floats(), partial.floats(), residual.floats(), logits.floats()};
   }
 
   // Row r after its norm, in double.
   std::vector<double> normed_row(int64_t r) const {
-    const float* x = x_.data() + r * GetParam().k;
-    const double norm = norm_of(x, GetParam().k);
-    const double scale = 1 / std::sqrt(norm * norm / static_cast<double>(GetParam().k) + kEpsilon);
-    std::vector<double> out(static_cast<size_t>(GetParam().k));
+    const float* x = x_.data() + r * tested().k;
+    const double norm = norm_of(x, tested().k);
+    const double scale = 1 / std::sqrt(norm * norm / static_cast<double>(tested().k) + kEpsilon);
+    std::vector<double> out(static_cast<size_t>(tested().k));
     for (size_t i = 0; i < out.size(); ++i) out[i] = x[i] * scale * (1.0 + norm_[i]);
     return out;
   }
 
-  TestWeight w_, up_, other_;
+  TestWeight w_, up_, other_, third_;
   Floats x_, norm_, residual_;
 };
 
@@ -96,60 +96,70 @@ double dot(const std::vector<double>& x, const Floats& w) {
 
 TEST_P(Linear, MatchesTheReference) {
   const auto reference = make_reference(), fast = make_fast(2);
-  const int64_t n = GetParam().n, k = GetParam().k;
-  // Inputs of linear_add and logits are bf16 already: only codes round them.
-  const auto input_error = [&](const float* x) {
-    return panel_input_form(GetParam().format) == InputForm::kCodes ? code_error(x, k) : 0;
+  const int64_t n = tested().n, k = tested().k, beside = n + 23;
+  const Outputs want = run(*reference, kRows);
+  // Decoded once: bounds of all elements need them.
+  struct Rows {
+    std::vector<Floats> values;
+    std::vector<double> norms;
+    explicit Rows(const WeightMatrix& w) {
+      for (int64_t i = 0; i < w.n; ++i) {
+        values.push_back(weight_row(w, 0, i));
+        norms.push_back(test::norm_of(values.back().data(), w.k));
+      }
+    }
   };
-  const auto row_norm = [&](const WeightMatrix& w, int64_t i) {
-    return test::norm_of(weight_row(w, 0, i).data(), k);
-  };
-  for (const int64_t m : kRowCounts) {
-    const Outputs want = run(*reference, m), have = run(*fast, m);
-    const std::string at = str_cat(" m=", m);
-    const auto plain = [&](int64_t i, double value) {
-      const double bound =
-          dot_bound(k, test::norm_of(x_.data() + i / n * k, k), row_norm(w_.canonical, i % n),
-                    input_error(x_.data() + i / n * k));
-      return rounded(value, bound, DType::kF32);
+  const Rows w(w_.canonical), up(up_.canonical), other(other_.canonical), third(third_.canonical);
+  Floats plain_bounds, normed_bounds, mlp_bounds;  // of all rows
+  for (int64_t r = 0; r < kRows; ++r) {
+    const float* given = x_.data() + r * k;  // bf16 already
+    const double given_norm = test::norm_of(given, k),
+                 error = given_error(target(), tested().format, given, k);
+    const auto add = [](Floats& bounds, double bound) {
+      bounds.push_back(static_cast<float>(bound * (1 + 2 * kF32)));
     };
-    expect_close(have.partial, want.partial, plain, "linear_add" + at);
+    for (const double w_norm : w.norms) add(plain_bounds, dot_bound(k, given_norm, w_norm, error));
+    const std::vector<double> x = normed_row(r);
+    const double x_norm = norm_of(x);
+    const auto input_error = [&](const TestWeight& matrix) {
+      return norm_error(k) + form_error(target(), matrix.stored, x.data());
+    };
+    const double w_error = input_error(w_), other_error = input_error(other_),
+                 third_error = input_error(third_);
+    for (const double norm : w.norms) add(normed_bounds, dot_bound(k, x_norm, norm, w_error));
+    for (const double norm : other.norms)
+      add(normed_bounds, dot_bound(k, x_norm, norm, other_error));
+    for (const double norm : third.norms)
+      add(normed_bounds, dot_bound(k, x_norm, norm, third_error));
+    for (size_t i = 0; i < w.values.size(); ++i)
+      add(mlp_bounds,
+          gated_bound(dot(x, w.values[i]), dot_bound(k, x_norm, w.norms[i], w_error),
+                      dot(x, up.values[i]), dot_bound(k, x_norm, up.norms[i], w_error)));
+  }
+  for (const int64_t m : kRowCounts) {
+    const Outputs have = run(*fast, m);
+    const std::string at = str_cat(" m=", m);
+    const auto within = [](const Floats& bounds, DType dtype) {
+      return [&bounds, dtype](int64_t i, double value) {
+        return rounded(value, bounds[static_cast<size_t>(i)], dtype);
+      };
+    };
+    const auto plain = within(plain_bounds, DType::kF32);
+    expect_close(have.partial, first(want.partial, m * n), plain, "linear_add" + at);
     expect_close(
-        have.residual, want.residual,
+        have.residual, first(want.residual, m * n),
         [&](int64_t i, double value) {
           return rounded(value, plain(i, want.partial[static_cast<size_t>(i)]), DType::kF32);
         },
         "residual" + at);
+    // Logits come in the order they were asked for: backwards.
     expect_close(
-        have.logits, want.logits,
+        have.logits, {want.logits.end() - m * n, want.logits.end()},
         [&](int64_t i, double value) { return plain((m - 1 - i / n) * n + i % n, value); },
         "logits" + at);
-    expect_close(
-        have.normed_linear, want.normed_linear,
-        [&](int64_t i, double value) {
-          const int64_t column = i % (n + 5);
-          const double w_norm =
-              column < n ? row_norm(w_.canonical, column) : row_norm(other_.canonical, column - n);
-          const auto x = normed_row(i / (n + 5));
-          const double error =
-              norm_error(k) + form_error(column < n ? w_.stored : other_.stored, x.data());
-          const double bound = dot_bound(k, norm_of(x), w_norm, error);
-          return rounded(value, bound, DType::kBF16);
-        },
-        "norm_linear" + at);
-    expect_close(
-        have.mlp, want.mlp,
-        [&](int64_t i, double value) {
-          const auto x = normed_row(i / n);
-          const double error = norm_error(k) + form_error(w_.stored, x.data()), x_norm = norm_of(x);
-          const double bound =
-              gated_bound(dot(x, weight_row(w_.canonical, 0, i % n)),
-                          dot_bound(k, x_norm, row_norm(w_.canonical, i % n), error),
-                          dot(x, weight_row(up_.canonical, 0, i % n)),
-                          dot_bound(k, x_norm, row_norm(up_.canonical, i % n), error));
-          return rounded(value, bound, DType::kBF16);
-        },
-        "mlp_up" + at);
+    expect_close(have.normed_linear, first(want.normed_linear, m * beside),
+                 within(normed_bounds, DType::kBF16), "norm_linear" + at);
+    expect_close(have.mlp, first(want.mlp, m * n), within(mlp_bounds, DType::kBF16), "mlp_up" + at);
   }
 }
 
@@ -158,7 +168,7 @@ TEST_P(Linear, MatchesTheReference) {
 class LinearCodes : public Linear {};
 TEST_P(LinearCodes, MultiplyExactly) {
   const auto fast = make_fast(2);
-  const int64_t n = GetParam().n, k = GetParam().k, m = 17;
+  const int64_t n = tested().n, k = tested().k, m = 17;
   const Outputs have = run(*fast, m);
   std::vector<int8_t> codes(static_cast<size_t>(code_row_bytes(k)));
   for (int64_t r = 0; r < m; ++r) {
@@ -199,8 +209,8 @@ TEST(CodeRow, ZerosAndWhatIsNotFinite) {
 class LinearPanels : public Linear {};
 TEST_P(LinearPanels, DecodeToTheSame) {
   ASSERT_EQ(w_.stored.layout, kPanelLayout);
-  Floats row(static_cast<size_t>(GetParam().k));
-  for (int64_t i = 0; i < GetParam().n; ++i) {
+  Floats row(static_cast<size_t>(tested().k));
+  for (int64_t i = 0; i < tested().n; ++i) {
     decode_panel_row(w_.stored, 0, i, row.data());
     expect_same_bits(row, weight_row(w_.canonical, 0, i), str_cat("row ", i));
   }
@@ -220,14 +230,15 @@ TEST_P(Linear, RowsKeepTheirBits) {
     same_rows(have.partial, whole.partial, "linear_add" + at);
     same_rows(have.residual, whole.residual, "residual" + at);
     // Logits come in the order they were asked for: backwards.
-    const int64_t n = GetParam().n;
+    const int64_t n = tested().n;
     for (int64_t r = 0; r < m; ++r)
       expect_same_bits(have.logits.data() + r * n, whole.logits.data() + (kRows - m + r) * n, n,
                        "logits" + at);
   }
 }
 
-TEST_P(Linear, ThreadsChangeNoBit) {
+class LinearThreads : public Linear {};
+TEST_P(LinearThreads, ChangeNoBit) {
   const auto one = make_fast(1);
   for (const int64_t m : {1, 3, 17, 130}) {
     const Outputs want = run(*one, m);
@@ -274,90 +285,144 @@ std::vector<WeightSpec> joined(std::vector<WeightSpec> a, const std::vector<Weig
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
-const auto kName = [](const auto& tested) { return spec_name(tested.param); };
-INSTANTIATE_TEST_SUITE_P(Formats, Linear, testing::ValuesIn(joined(kPlain, joined(kWide, kCodes))),
-                         kName);
-INSTANTIATE_TEST_SUITE_P(Formats, LinearPanels, testing::ValuesIn(joined(kWide, kCodes)), kName);
-INSTANTIATE_TEST_SUITE_P(Formats, LinearCodes, testing::ValuesIn(kCodes), kName);
-
-// Rows that only pass through: norms, embeddings, the MTP entrance.
-struct Entrances {
-  Floats normed, embedded, combined;
+// What the GPU stores: nano widths (a k that is no multiple of 128 is at most 384: longer rows do
+// not fit into shared memory beside their padding), and slices of real ones (hidden and expert
+// widths, the widest input of an output projection), with outputs that fill no tile.
+const std::vector<WeightSpec> kGpu = {
+    {.format = WeightFormat::kBF16, .n = 48, .k = 64},
+    {.format = WeightFormat::kBF16, .n = 7, .k = 144},
+    {.format = WeightFormat::kBF16, .n = 83, .k = 350},
+    {.format = WeightFormat::kBF16, .n = 203, .k = 1024},
+    {.format = WeightFormat::kBF16, .n = 41, .k = 3072},
+    {.format = WeightFormat::kBF16, .n = 33, .k = 8192},
+    {.format = kF8, .n = 48, .k = 40, .scale_dtype = DType::kBF16},
+    {.format = kF8, .n = 130, .k = 300, .scale_dtype = DType::kF32},
+    {.format = kF8, .n = 203, .k = 1024, .scale_dtype = DType::kF32},
+    {.format = kF8, .n = 41, .k = 3072, .scale_dtype = DType::kBF16},
+    {.format = kF8, .n = 130, .k = 8192, .scale_dtype = DType::kF32},
+    {.format = kI4, .n = 41, .k = 3072, .scale_dtype = DType::kF16},
+    {.format = kI4, .n = 41, .k = 3072, .scale_dtype = DType::kF16, .has_zeros = true},
+    {.format = kI4, .n = 33, .k = 8192, .scale_dtype = DType::kBF16},
+    {.format = kI4, .n = 19, .k = 8192, .scale_dtype = DType::kBF16, .has_zeros = true},
 };
-Entrances run_entrances(Ops& ops, int64_t m) {
-  constexpr int64_t kHidden = 200, kVocab = 11;
-  const DType act = ops.activation_dtype();
-  const TestWeight table =
-      random_weight({.format = WeightFormat::kBF16, .n = kVocab, .k = kHidden}, 1);
-  const TestWeight fc =
-      random_weight({.format = WeightFormat::kBF16, .n = kHidden, .k = 2 * kHidden}, 2);
-  const Floats rows = random_values(m * kHidden, 3);
-  const Tensor stream = Tensor::of(DType::kF32, {m, kHidden}, rows);
-  const Tensor hidden = Tensor::of(act, {m, kHidden}, rows);
-  const Tensor norm = Tensor::of(DType::kF32, {kHidden}, random_values(kHidden, 4, 0.1f));
-  const Tensor normed = Tensor::zeros(act, {m, kHidden});
-  const Tensor embedded = Tensor::zeros(DType::kF32, {m, kHidden});
-  const Tensor combined = Tensor::zeros(DType::kF32, {m, kHidden});
-  std::vector<int32_t> tokens, given;
-  for (int32_t r = 0; r < m; ++r) {
-    tokens.push_back(r * 7 % static_cast<int32_t>(kVocab));
-    given.push_back(r % 3 == 1 ? r : -1);  // some rows bring their embedding
-  }
-  const Batch batch{.rows = m,
-                    .tokens = tokens.data(),
-                    .embedding_index = given.data(),
-                    .embeddings = stream.view};
-  const auto all = [&] {
-    ops.final_norm({.x = stream.view, .norm = norm.view, .epsilon = kEpsilon, .out = normed.view});
-    ops.embed({.batch = batch, .table = table.of(ops), .out = embedded.view});
-    ops.mtp_combine({.embedding = stream.view,
-                     .hidden = hidden.view,
-                     .embedding_norm = norm.view,
-                     .hidden_norm = norm.view,
-                     .epsilon = kEpsilon,
-                     .fc = fc.of(ops),
-                     .out = combined.view});
-  };
-  if (act == DType::kBF16)
-    run_without_allocating(all);
-  else
-    all();
-  return {normed.floats(), embedded.floats(), combined.floats()};
-}
+const auto on_cpu = [](const std::vector<WeightSpec>& specs) {
+  return testing::Combine(testing::Values(Target::kCpu), testing::ValuesIn(specs));
+};
+const auto kName = [](const auto& tested) { return spec_name(std::get<1>(tested.param)); };
+const std::vector<WeightSpec> kStored = joined(kWide, kCodes), kAll = joined(kPlain, kStored);
+INSTANTIATE_TEST_SUITE_P(Cpu, Linear, on_cpu(kAll), kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, LinearThreads, on_cpu(kAll), kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, LinearPanels, on_cpu(kStored), kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, LinearCodes, on_cpu(kCodes), kName);
+INSTANTIATE_TEST_SUITE_P(Cuda, Linear,
+                         testing::Combine(testing::ValuesIn(cuda_target()),
+                                          testing::ValuesIn(joined(kGpu, kCodes))),
+                         kName);
 
-TEST(Entrance, MatchesTheReference) {
+// Rows that only pass through: norms, embeddings, the MTP entrance, sums and copies.
+struct Entrances {
+  Floats normed, embedded, combined, sum, copied;
+};
+
+class Entrance : public OpTest<int64_t> {  // hidden size
+ protected:
+  void prepare() override {
+    table_ = {random_weight({.format = WeightFormat::kBF16, .n = kVocab, .k = hidden()}, 1),
+              target()};
+    fc_ = {random_weight({.format = WeightFormat::kBF16, .n = hidden(), .k = 2 * hidden()}, 2),
+           target()};
+  }
+  int64_t hidden() const { return tested(); }
+
+  Entrances run(Ops& ops, int64_t m) const {
+    const DType act = ops.activation_dtype();
+    const Floats rows = random_values(m * hidden(), 3);
+    const Tensor stream = Tensor::of(DType::kF32, {m, hidden()}, rows);
+    const Tensor given_hidden = Tensor::of(act, {m, hidden()}, rows);
+    const Tensor norm = Tensor::of(DType::kF32, {hidden()}, random_values(hidden(), 4, 0.1f));
+    const Tensor normed = Tensor::zeros(act, {m, hidden()});
+    const Tensor embedded = Tensor::zeros(DType::kF32, {m, hidden()});
+    const Tensor combined = Tensor::zeros(DType::kF32, {m, hidden()});
+    const Tensor sum = Tensor::of(DType::kF32, {m, hidden()}, random_values(m * hidden(), 5));
+    const Tensor copied = Tensor::zeros(act, {m, hidden()});
+    std::vector<int32_t> tokens, given;
+    for (int32_t r = 0; r < m; ++r) {
+      tokens.push_back(r * 7 % static_cast<int32_t>(kVocab));
+      given.push_back(r % 3 == 1 ? r : -1);  // some rows bring their embedding
+    }
+    const Batch batch{.rows = m,
+                      .tokens = tokens.data(),
+                      .embedding_index = given.data(),
+                      .embeddings = stream.view};
+    run_ops(ops, [&] {
+      ops.final_norm(
+          {.x = stream.view, .norm = norm.view, .epsilon = kEpsilon, .out = normed.view});
+      ops.embed({.batch = batch, .table = table_.of(ops), .out = embedded.view});
+      ops.mtp_combine({.embedding = stream.view,
+                       .hidden = given_hidden.view,
+                       .embedding_norm = norm.view,
+                       .hidden_norm = norm.view,
+                       .epsilon = kEpsilon,
+                       .fc = fc_.of(ops),
+                       .out = combined.view});
+      ops.add_residual({.partial = stream.view, .residual = sum.view});
+      ops.copy({.from = given_hidden.view, .to = copied.view});
+    });
+    return {normed.floats(), embedded.floats(), combined.floats(), sum.floats(), copied.floats()};
+  }
+
+  static constexpr int64_t kVocab = 11;
+  TestWeight table_, fc_;
+};
+
+TEST_P(Entrance, MatchesTheReference) {
+  const auto reference = make_reference(), fast = make_fast(2);
+  const Entrances all = run(*reference, kMostRows);
+  const bool halves =
+      target() == Target::kCuda || panel_input_form(WeightFormat::kBF16) == InputForm::kHalves;
   for (const int64_t m : kRowCounts) {
-    const Entrances want = run_entrances(*make_reference(), m),
-                    have = run_entrances(*make_fast(2), m);
+    const Entrances have = run(*fast, m);
+    const int64_t count = m * hidden();
     expect_close(
-        have.normed, want.normed,
-        [](int64_t, double value) {
-          return rounded(value, std::abs(value) * norm_error(200), DType::kBF16);
+        have.normed, first(all.normed, count),
+        [&](int64_t, double value) {
+          return rounded(value, std::abs(value) * norm_error(hidden()), DType::kBF16);
         },
         "final_norm");
-    expect_same_bits(have.embedded, want.embedded, "embed");
-    // Normed rows have ‖·‖ ≤ √400 · (1 + 0.4), rows of fc about 1: uniform sums stay below 0.4, and
+    expect_same_bits(have.embedded, first(all.embedded, count), "embed");
+    // Normed rows have ‖·‖ ≤ √k · (1 + 0.4), rows of fc about 1: uniform sums stay below 0.4, and
     // 1.4 bounds ‖w‖.
-    const double halves = panel_input_form(WeightFormat::kBF16) == InputForm::kHalves ? kBF16 : 0;
+    const int64_t k = 2 * hidden();
+    const double bound = dot_bound(k, std::sqrt(static_cast<double>(k)) * 1.4, 1.4,
+                                   norm_error(hidden()) + (halves ? kBF16 : 0));
     expect_close(
-        have.combined, want.combined,
-        [&](int64_t, double value) {
-          return rounded(value, dot_bound(400, 20 * 1.4, 1.4, norm_error(200) + halves),
-                         DType::kF32);
-        },
-        "mtp_combine");
+        have.combined, first(all.combined, count),
+        [&](int64_t, double value) { return rounded(value, bound, DType::kF32); }, "mtp_combine");
+    expect_same_bits(have.sum, first(all.sum, count), "add_residual");
+    expect_same_bits(have.copied, first(all.copied, count), "copy");
   }
 }
 
-TEST(Entrance, RowsAndThreadsKeepTheirBits) {
-  const Entrances whole = run_entrances(*make_fast(1), 130);
-  for (const int64_t m : kRowCounts)
-    for (const int threads : {1, 3}) {
-      const Entrances have = run_entrances(*make_fast(threads), m);
-      expect_same_bits(have.normed.data(), whole.normed.data(), m * 200, "final_norm");
-      expect_same_bits(have.combined.data(), whole.combined.data(), m * 200, "mtp_combine");
+TEST_P(Entrance, RowsAndThreadsKeepTheirBits) {
+  const Entrances whole = run(*make_fast(1), kMostRows);
+  for (const int threads : {1, 3}) {
+    const auto ops = make_fast(threads);
+    for (const int64_t m : kRowCounts) {
+      const Entrances have = run(*ops, m);
+      expect_same_bits(have.normed.data(), whole.normed.data(), m * hidden(), "final_norm");
+      expect_same_bits(have.combined.data(), whole.combined.data(), m * hidden(), "mtp_combine");
     }
+  }
 }
+
+const auto kWidth = [](const auto& tested) { return str_cat("k", std::get<1>(tested.param)); };
+INSTANTIATE_TEST_SUITE_P(Cpu, Entrance,
+                         testing::Combine(testing::Values(Target::kCpu), testing::Values(200)),
+                         kWidth);
+INSTANTIATE_TEST_SUITE_P(Cuda, Entrance,
+                         testing::Combine(testing::ValuesIn(cuda_target()),
+                                          testing::Values(96, 200, 1024)),
+                         kWidth);
 
 }  // namespace
 }  // namespace pewter::test

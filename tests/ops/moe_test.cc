@@ -1,17 +1,21 @@
-// Mixture of experts: each stage against the reference on the same inputs, the row law under every
-// grouping, the thread law, no allocation.
+// Mixture of experts: each stage against the reference on the same inputs, the block against its
+// stages, the row law under every grouping, the thread law, no allocation.
 
 #include "ops/op_rig.h"
 #include "ops/tolerance.h"
-#include "support/allocation_counter.h"
 
 namespace pewter::test {
 namespace {
 
+constexpr WeightFormat kBf = WeightFormat::kBF16, kF8 = WeightFormat::kFp8Block128,
+                       kI4 = WeightFormat::kInt4Group128;
+
 struct MoeCase {
   std::string name;
-  WeightFormat format;
+  WeightFormat format, shared_format;
   int64_t hidden, width, shared_width, experts, top_k;
+  DType scale_dtype = DType::kF32;
+  bool zeros = false;  // int4
 };
 
 struct MoeOutputs {
@@ -19,24 +23,30 @@ struct MoeOutputs {
   std::vector<int32_t> expert;
 };
 
-class Moe : public testing::TestWithParam<MoeCase> {
+class Moe : public OpTest<MoeCase> {
  protected:
-  static constexpr int64_t kRows = 130;
+  static constexpr int64_t kRows = kMostRows;
   static constexpr float kEpsilon = 1e-6f;
 
-  Moe() {
-    const MoeCase& c = GetParam();
-    const auto make = [&](int64_t n, int64_t k, int64_t count, uint64_t seed) {
-      return random_weight({.format = c.format, .n = n, .k = k, .count = count}, seed);
+  void prepare() override {
+    const MoeCase& c = tested();
+    const auto make = [&](WeightFormat format, int64_t n, int64_t k, int64_t count, uint64_t seed) {
+      const WeightSpec spec{.format = format,
+                            .n = n,
+                            .k = k,
+                            .count = count,
+                            .scale_dtype = format == kI4 ? c.scale_dtype : DType::kBF16,
+                            .has_zeros = c.zeros && format == kI4};
+      return TestWeight(random_weight(spec, seed), target());
     };
-    router_ = random_weight({.format = WeightFormat::kBF16, .n = c.experts, .k = c.hidden}, 1);
-    shared_gate_ = random_weight({.format = WeightFormat::kBF16, .n = 1, .k = c.hidden}, 2);
-    gate_ = make(c.width, c.hidden, c.experts, 3);
-    up_ = make(c.width, c.hidden, c.experts, 4);
-    down_ = make(c.hidden, c.width, c.experts, 5);
-    shared_up_gate_ = make(c.shared_width, c.hidden, 1, 6);
-    shared_up_ = make(c.shared_width, c.hidden, 1, 7);
-    shared_down_ = make(c.hidden, c.shared_width, 1, 8);
+    router_ = make(WeightFormat::kBF16, c.experts, c.hidden, 1, 1);
+    shared_gate_ = make(WeightFormat::kBF16, 1, c.hidden, 1, 2);
+    gate_ = make(c.format, c.width, c.hidden, c.experts, 3);
+    up_ = make(c.format, c.width, c.hidden, c.experts, 4);
+    down_ = make(c.format, c.hidden, c.width, c.experts, 5);
+    shared_up_gate_ = make(c.shared_format, c.shared_width, c.hidden, 1, 6);
+    shared_up_ = make(c.shared_format, c.shared_width, c.hidden, 1, 7);
+    shared_down_ = make(c.shared_format, c.hidden, c.shared_width, 1, 8);
     x_ = random_values(kRows * c.hidden, 9);
     norm_ = random_values(c.hidden, 10, 0.1f);
     // Inputs of the later stages are given, not computed, so that each stage is compared alone.
@@ -59,7 +69,7 @@ class Moe : public testing::TestWithParam<MoeCase> {
 
   // Rows first … first + m − 1.
   MoeOutputs run(Ops& ops, int64_t first, int64_t m) const {
-    const MoeCase& c = GetParam();
+    const MoeCase& c = tested();
     const DType act = ops.activation_dtype();
     const auto rows = [&](DType dtype, const Floats& all, int64_t n) {
       return Tensor::of(dtype, {m, n}, part(all, first * n, m * n));
@@ -83,7 +93,7 @@ class Moe : public testing::TestWithParam<MoeCase> {
     const Tensor given_shared = Tensor::of(DType::kF32, {m}, part(shared_weights_, first, m));
     const Tensor partial = Tensor::zeros(DType::kF32, {m, c.hidden});
     const Tensor residual = rows(DType::kF32, residual_, c.hidden);
-    const auto all = [&] {
+    run_ops(ops, [&] {
       ops.route({.x = x.view,
                  .norm = norm.view,
                  .epsilon = kEpsilon,
@@ -110,11 +120,7 @@ class Moe : public testing::TestWithParam<MoeCase> {
                             .shared_down = shared_down_.of(ops),
                             .partial = partial.view,
                             .residual = residual.view});
-    };
-    if (act == DType::kBF16)
-      run_without_allocating(all);
-    else
-      all();
+    });
     return {.normed = normed.floats(),
             .weight = weight.floats(),
             .shared_weight = shared_weight.floats(),
@@ -123,6 +129,44 @@ class Moe : public testing::TestWithParam<MoeCase> {
             .partial = partial.floats(),
             .residual = residual.floats(),
             .expert = {expert.data<int32_t>(), expert.data<int32_t>() + m * c.top_k}};
+  }
+
+  // The row's experts are the best ones, in order, as far as logits with such an error can tell,
+  // and weighed by their probabilities.
+  void expect_right_experts(const MoeOutputs& have, int64_t r, double logit_error) const {
+    const MoeCase& c = tested();
+    const float* x = x_.data() + r * c.hidden;
+    const double norm = norm_of(x, c.hidden);
+    const double scale = 1 / std::sqrt(norm * norm / static_cast<double>(c.hidden) + kEpsilon);
+    std::vector<double> logits;
+    for (int64_t e = 0; e < c.experts; ++e) {
+      const Floats w = weight_row(router_.canonical, 0, e);
+      double sum = 0;
+      for (size_t i = 0; i < w.size(); ++i) sum += x[i] * scale * (1.0 + norm_[i]) * w[i];
+      logits.push_back(sum);
+    }
+    const int32_t* chosen = have.expert.data() + r * c.top_k;
+    std::vector<bool> taken(logits.size());
+    double total = 0, last = INFINITY;
+    for (int64_t slot = 0; slot < c.top_k; ++slot) {
+      ASSERT_TRUE(chosen[slot] >= 0 && chosen[slot] < c.experts) << "row " << r;
+      const auto e = static_cast<size_t>(chosen[slot]);
+      EXPECT_FALSE(taken[e]) << "expert " << e << " twice in row " << r;
+      EXPECT_LE(logits[e], last + 2 * logit_error) << "row " << r << ", slot " << slot;
+      taken[e] = true;
+      last = logits[e];
+      total += std::exp(logits[e]);
+    }
+    for (size_t e = 0; e < logits.size(); ++e)
+      if (!taken[e]) {
+        EXPECT_LE(logits[e], last + 2 * logit_error) << "expert " << e << ", row " << r;
+      }
+    for (int64_t slot = 0; slot < c.top_k; ++slot) {
+      const double want = std::exp(logits[static_cast<size_t>(chosen[slot])]) / total;
+      EXPECT_NEAR(have.weight[static_cast<size_t>(r * c.top_k + slot)], want,
+                  rounded(want, want * (2 * logit_error + 20 * kF32), DType::kF32))
+          << "row " << r << ", slot " << slot;
+    }
   }
 
   // Largest ‖row‖ of a stack.
@@ -140,7 +184,7 @@ class Moe : public testing::TestWithParam<MoeCase> {
 };
 
 TEST_P(Moe, MatchesTheReference) {
-  const MoeCase& c = GetParam();
+  const MoeCase& c = tested();
   const auto reference = make_reference(), fast = make_fast(2);
   double x_norm = 0, hidden_norm = 0, shared_norm = 0, weight_sum = 0;
   for (int64_t r = 0; r < kRows; ++r) {
@@ -161,15 +205,20 @@ TEST_P(Moe, MatchesTheReference) {
   // |g| and |u| are at most ‖x‖‖w‖.
   // Codes of the worst row and pair.
   double x_error = 0, hidden_error = 0, shared_error = 0;
-  for (int64_t r = 0; r < kRows && c.format == WeightFormat::kInt4Group128; ++r) {
-    x_error = std::max(x_error, code_error(x_.data() + r * c.hidden, c.hidden));
-    shared_error = std::max(shared_error,
-                            code_error(shared_hidden_.data() + r * c.shared_width, c.shared_width));
+  double shared_x_error = 0;
+  for (int64_t r = 0; r < kRows; ++r) {
+    const auto error = [&](WeightFormat format, const Floats& rows, int64_t row, int64_t width) {
+      return given_error(target(), format, rows.data() + row * width, width);
+    };
+    x_error = std::max(x_error, error(c.format, x_, r, c.hidden));
+    shared_x_error = std::max(shared_x_error, error(c.shared_format, x_, r, c.hidden));
+    shared_error =
+        std::max(shared_error, error(c.shared_format, shared_hidden_, r, c.shared_width));
     for (int64_t pair = r * c.top_k; pair < (r + 1) * c.top_k; ++pair)
-      hidden_error = std::max(hidden_error, code_error(hidden_.data() + pair * c.width, c.width));
+      hidden_error = std::max(hidden_error, error(c.format, hidden_, pair, c.width));
   }
-  const auto up_bound = [&](double w) {
-    const double error = dot_bound(c.hidden, x_norm, w, x_error);
+  const auto up_bound = [&](double w, double input) {
+    const double error = dot_bound(c.hidden, x_norm, w, input);
     return gated_bound(x_norm * w, error, x_norm * w, error);
   };
   const double part = std::max(hidden_norm * widest_row(down_.canonical),
@@ -184,30 +233,32 @@ TEST_P(Moe, MatchesTheReference) {
   const double logit_error =
       dot_bound(c.hidden, 1.4 * std::sqrt(static_cast<double>(c.hidden)),
                 std::max(widest_row(router_.canonical), widest_row(shared_gate_.canonical)),
-                norm_error(c.hidden));
+                norm_error(c.hidden) + (target() == Target::kCuda ? kBF16 : 0));
 
+  const MoeOutputs want = run(*reference, 0, kRows);
   for (const int64_t m : kRowCounts) {
-    const MoeOutputs want = run(*reference, 0, m), have = run(*fast, 0, m);
+    const MoeOutputs have = run(*fast, 0, m);
     const std::string at = str_cat(" m=", m);
     const auto within = [](double bound, DType dtype) {
       return [=](int64_t, double value) { return rounded(value, bound, dtype); };
     };
     expect_close(
-        have.normed, want.normed,
+        have.normed, first(want.normed, m * c.hidden),
         [&](int64_t, double value) {
           return rounded(value, std::abs(value) * norm_error(c.hidden), DType::kBF16);
         },
         "normed" + at);
-    EXPECT_EQ(have.expert, want.expert) << at;  // no two of these probabilities are that close
-    expect_close(have.weight, want.weight, within(2 * logit_error + 20 * kF32, DType::kF32),
-                 "weight" + at);
-    expect_close(have.shared_weight, want.shared_weight,
+    for (int64_t r = 0; r < m; ++r) expect_right_experts(have, r, logit_error);
+    expect_close(have.shared_weight, first(want.shared_weight, m),
                  within(logit_error / 4 + 8 * kF32, DType::kF32), "shared_weight" + at);
-    expect_close(have.hidden, want.hidden, within(up_bound(w_norm), DType::kBF16), "up" + at);
-    expect_close(have.shared_hidden, want.shared_hidden,
-                 within(up_bound(shared_w_norm), DType::kBF16), "shared up" + at);
-    expect_close(have.partial, want.partial, within(down_bound, DType::kF32), "down" + at);
-    expect_close(have.residual, want.residual, within(down_bound, DType::kF32), "residual" + at);
+    expect_close(have.hidden, first(want.hidden, m * c.top_k * c.width),
+                 within(up_bound(w_norm, x_error), DType::kBF16), "up" + at);
+    expect_close(have.shared_hidden, first(want.shared_hidden, m * c.shared_width),
+                 within(up_bound(shared_w_norm, shared_x_error), DType::kBF16), "shared up" + at);
+    expect_close(have.partial, first(want.partial, m * c.hidden), within(down_bound, DType::kF32),
+                 "down" + at);
+    expect_close(have.residual, first(want.residual, m * c.hidden), within(down_bound, DType::kF32),
+                 "residual" + at);
   }
 }
 
@@ -235,7 +286,74 @@ TEST_P(Moe, GroupingLeavesNoTrace) {
   expect_same_rows(run(*fast, 7, 16), whole, 7, 16, "rows 7 to 22");
 }
 
-TEST_P(Moe, ThreadsChangeNoBit) {
+// Every tensor of a layer, left by the block or by its three stages in turn.
+TEST_P(Moe, BlockEqualsItsStages) {
+  const MoeCase& c = tested();
+  const auto ops = make_fast(2);
+  const auto layer = [&](int64_t m, bool as_block) {
+    const DType act = ops->activation_dtype();
+    const Tensor x = Tensor::of(DType::kF32, {m, c.hidden}, part(x_, 0, m * c.hidden));
+    const Tensor norm = Tensor::of(DType::kF32, {c.hidden}, norm_);
+    const Tensor normed = Tensor::zeros(act, {m, c.hidden});
+    const Tensor expert = Tensor::zeros(DType::kI32, {m, c.top_k});
+    const Tensor weight = Tensor::zeros(DType::kF32, {m, c.top_k});
+    const Tensor shared_weight = Tensor::zeros(DType::kF32, {m});
+    const Tensor hidden = Tensor::zeros(act, {m, c.top_k, c.width});
+    const Tensor shared_hidden = Tensor::zeros(act, {m, c.shared_width});
+    const Tensor partial = Tensor::zeros(DType::kF32, {m, c.hidden});
+    const Tensor residual =
+        Tensor::of(DType::kF32, {m, c.hidden}, part(residual_, 0, m * c.hidden));
+    const MoeArgs args{.route = {.x = x.view,
+                                 .norm = norm.view,
+                                 .epsilon = kEpsilon,
+                                 .router = router_.of(*ops),
+                                 .shared_gate = shared_gate_.of(*ops),
+                                 .normed = normed.view,
+                                 .expert = expert.view,
+                                 .weight = weight.view,
+                                 .shared_weight = shared_weight.view},
+                       .up = {.normed = normed.view,
+                              .expert = expert.view,
+                              .gate = gate_.of(*ops),
+                              .up = up_.of(*ops),
+                              .shared_gate = shared_up_gate_.of(*ops),
+                              .shared_up = shared_up_.of(*ops),
+                              .hidden = hidden.view,
+                              .shared_hidden = shared_hidden.view},
+                       .down = {.hidden = hidden.view,
+                                .shared_hidden = shared_hidden.view,
+                                .expert = expert.view,
+                                .weight = weight.view,
+                                .shared_weight = shared_weight.view,
+                                .down = down_.of(*ops),
+                                .shared_down = shared_down_.of(*ops),
+                                .partial = partial.view,
+                                .residual = residual.view}};
+    run_ops(*ops, [&] {
+      if (as_block) return ops->moe(args);
+      ops->route(args.route);
+      ops->experts_up(args.up);
+      ops->experts_down_add(args.down);
+    });
+    const auto* experts = expert.data<int32_t>();
+    return MoeOutputs{.normed = normed.floats(),
+                      .weight = weight.floats(),
+                      .shared_weight = shared_weight.floats(),
+                      .hidden = hidden.floats(),
+                      .shared_hidden = shared_hidden.floats(),
+                      .partial = partial.floats(),
+                      .residual = residual.floats(),
+                      .expert = {experts, experts + m * c.top_k}};
+  };
+  for (const int64_t m : kRowCounts) {
+    const MoeOutputs block = layer(m, true), stages = layer(m, false);
+    EXPECT_EQ(block.expert, stages.expert) << "m=" << m;
+    expect_same_rows(block, stages, 0, m, str_cat("m=", m));
+  }
+}
+
+class MoeThreads : public Moe {};
+TEST_P(MoeThreads, ChangeNoBit) {
   for (const int64_t m : {1, 17, 130}) {
     const MoeOutputs want = run(*make_fast(1), 0, m);
     for (const int threads : {2, 3})
@@ -243,39 +361,63 @@ TEST_P(Moe, ThreadsChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Formats, Moe,
-    testing::Values(MoeCase{"bf16", WeightFormat::kBF16, 64, 48, 40, 8, 3},
-                    MoeCase{"fp8", WeightFormat::kFp8Block128, 144, 136, 40, 16, 4},
-                    MoeCase{"int4", WeightFormat::kInt4Group128, 256, 128, 256, 8, 2}),
-    [](const auto& tested) { return tested.param.name; });
+const std::vector<MoeCase> kNano = {{"bf16", kBf, kBf, 64, 48, 40, 8, 3},
+                                    {"fp8", kF8, kF8, 144, 136, 40, 16, 4},
+                                    {"int4", kI4, kI4, 256, 128, 256, 8, 2}};
+// And slices of the real ones: widths of the inputs, expert counts, the hybrid's formats.
+std::vector<MoeCase> gpu_cases() {
+  std::vector<MoeCase> cases = kNano;
+  cases.push_back({"hybrid_many", kI4, kF8, 128, 128, 128, 256, 8, DType::kBF16});
+  cases.push_back({"hybrid_wide", kI4, kF8, 3072, 128, 256, 8, 4, DType::kBF16});
+  cases.push_back({"int4_deep", kI4, kF8, 256, 1024, 1024, 8, 4, DType::kF16, true});
+  cases.push_back({"bf16_wide", kBf, kBf, 2048, 112, 144, 8, 4});
+  return cases;
+}
+const auto kName = [](const auto& tested) { return std::get<1>(tested.param).name; };
+const auto kCpu = testing::Combine(testing::Values(Target::kCpu), testing::ValuesIn(kNano));
+INSTANTIATE_TEST_SUITE_P(Cpu, Moe, kCpu, kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, MoeThreads, kCpu, kName);
+INSTANTIATE_TEST_SUITE_P(Cuda, Moe,
+                         testing::Combine(testing::ValuesIn(cuda_target()),
+                                          testing::ValuesIn(gpu_cases())),
+                         kName);
 
-TEST(Route, TiesGoToTheLowerIndex) {
+class Route : public OpTest<int64_t> {};  // top_k
+
+// Rows 1, 2, 4 and 5 of the router are one, and x points where they do: those four win.
+TEST_P(Route, TiesGoToTheLowerIndex) {
+  constexpr int64_t kHidden = 128;
+  const int64_t top_k = tested();
   const auto fast = make_fast();
-  WeightMatrix router = random_weight({.format = WeightFormat::kF32, .n = 6, .k = 32}, 1);
-  for (const int64_t e : {4, 5, 2})  // rows 2, 4 and 5 are one
-    std::memcpy(router.values[0][e].data(), router.values[0][1].data(), 32 * sizeof(float));
-  const WeightMatrix gate = random_weight({.format = WeightFormat::kF32, .n = 1, .k = 32}, 2);
-  // The row points where experts 1, 2, 4 and 5 do, so those four win.
-  const Tensor x = Tensor::zeros(DType::kF32, {1, 32}), norm = Tensor::zeros(DType::kF32, {32});
-  std::memcpy(x.view.data(), router.values[0][1].data(), 32 * sizeof(float));
-  const Tensor normed = Tensor::zeros(DType::kBF16, {1, 32});
-  const Tensor expert = Tensor::zeros(DType::kI32, {1, 3});
-  const Tensor weight = Tensor::zeros(DType::kF32, {1, 3}),
+  WeightMatrix router = random_weight({.format = WeightFormat::kBF16, .n = 6, .k = kHidden}, 1);
+  const size_t bytes = kHidden * sizeof(BFloat16);
+  for (const int64_t e : {4, 5, 2})
+    std::memcpy(router.values[0][e].data(), router.values[0][1].data(), bytes);
+  const Tensor x = Tensor::of(DType::kF32, {1, kHidden}, weight_row(router, 0, 1));
+  const TestWeight stored(std::move(router), target());
+  const TestWeight gate(random_weight({.format = WeightFormat::kBF16, .n = 1, .k = kHidden}, 2),
+                        target());
+  const Tensor norm = Tensor::zeros(DType::kF32, {kHidden});
+  const Tensor normed = Tensor::zeros(fast->activation_dtype(), {1, kHidden});
+  const Tensor expert = Tensor::zeros(DType::kI32, {1, top_k});
+  const Tensor weight = Tensor::zeros(DType::kF32, {1, top_k}),
                shared = Tensor::zeros(DType::kF32, {1});
   fast->route({.x = x.view,
                .norm = norm.view,
                .epsilon = 1e-6f,
-               .router = router,
-               .shared_gate = gate,
+               .router = stored.of(*fast),
+               .shared_gate = gate.of(*fast),
                .normed = normed.view,
                .expert = expert.view,
                .weight = weight.view,
                .shared_weight = shared.view});
-  const auto* chosen = expert.data<int32_t>();
-  EXPECT_EQ((std::vector<int32_t>{chosen[0], chosen[1], chosen[2]}),
-            (std::vector<int32_t>{1, 2, 4}));
+  const int32_t winners[] = {1, 2, 4, 5};
+  for (int64_t slot = 0; slot < top_k; ++slot)
+    EXPECT_EQ(expert.data<int32_t>()[slot], winners[slot]) << "slot " << slot;
 }
+const auto kSlots = testing::Values(3, 4);
+INSTANTIATE_TEST_SUITE_P(Cpu, Route, testing::Combine(testing::Values(Target::kCpu), kSlots));
+INSTANTIATE_TEST_SUITE_P(Cuda, Route, testing::Combine(testing::ValuesIn(cuda_target()), kSlots));
 
 }  // namespace
 }  // namespace pewter::test

@@ -5,42 +5,82 @@
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/reference/reference_ops.h"
+#include "ops/device_ops.h"
 #include "tensor/formats/fp8_block128.h"
 #include "tensor/formats/int4_group128.h"
 #include "tensor/formats/int8_row.h"
 
 namespace pewter::test {
 
-OpsLimits test_limits() {
-  return {.rows = 600,
-          .sequences = 8,
-          .logits_rows = 130,
-          .widest_input = 2304,
-          .widest_output = 1100,
-          .experts = 16,
-          .top_k = 4,
-          .expert_width = 256,
-          .shared_width = 256,
-          .delta_channels = 2048,
-          .key_heads = 4,
-          .value_heads = 8,
-          .key_dim = 128,
-          .value_dim = 128,
-          .query_heads = 16,
-          .kv_heads = 2,
-          .head_dim = 256};
+namespace {
+
+// The device that holds all weights of GPU cases, or the error.
+const Result<Backend>& cuda_backend() {
+  static const Result<Backend> backend = make_backend({.device = "cuda"});
+  return backend;
 }
 
-std::unique_ptr<Ops> make_reference() {
+}  // namespace
+
+std::vector<Target> cuda_target() {
+  for (const std::string_view name : backend_names())
+    if (name == "cuda") return {Target::kCuda};
+  return {};
+}
+
+const std::string& why_unusable(Target target) {
+  static const std::string nothing,
+      reason = cuda_backend() ? nothing : cuda_backend().error().message;
+  return target == Target::kCuda ? reason : nothing;
+}
+
+OpsLimits test_limits(Target target) {
+  OpsLimits limits{.rows = 600,
+                   .sequences = 8,
+                   .logits_rows = 130,
+                   .widest_input = 2304,
+                   .widest_output = 1100,
+                   .experts = 16,
+                   .top_k = 4,
+                   .expert_width = 256,
+                   .shared_width = 256,
+                   .delta_channels = 2048,
+                   .key_heads = 4,
+                   .value_heads = 8,
+                   .key_dim = 128,
+                   .value_dim = 128,
+                   .query_heads = 16,
+                   .kv_heads = 2,
+                   .head_dim = 256};
+  if (target == Target::kCpu) return limits;
+  limits.widest_input = 8192;
+  limits.widest_output = kLargeVocabulary;
+  limits.experts = 256;
+  limits.top_k = 8;
+  limits.expert_width = limits.shared_width = 1024;
+  limits.query_heads = 32;
+  limits.cache_positions = 262144;
+  return limits;
+}
+
+std::unique_ptr<Ops> make_reference(int64_t vocabulary) {
   auto ops = std::make_unique<ReferenceOps>();
-  CHECK(ops->reserve(test_limits()).has_value(), "reserve");
+  OpsLimits limits = test_limits(Target::kCuda);               // the larger ones
+  limits.widest_output = std::max<int64_t>(vocabulary, 3072);  // the widest hidden size of a case
+  if (vocabulary > 0) limits.rows = limits.logits_rows = 1;    // only sample has so many outputs
+  CHECK(ops->reserve(limits).has_value(), "reserve");
   return ops;
 }
-std::unique_ptr<Ops> make_fast(int threads) {
-  auto ops = std::make_unique<CpuOps>(threads);
-  CHECK(ops->reserve(test_limits()).has_value(), "reserve");
+std::unique_ptr<Ops> make_fast(Target target, int threads) {
+  std::unique_ptr<Ops> ops;
+  if (target == Target::kCpu)
+    ops = std::make_unique<CpuOps>(threads);
+  else
+    ops = std::make_unique<DeviceOps>(make_backend({.device = "cuda"}).value());
+  CHECK(ops->reserve(test_limits(target)).has_value(), "reserve");
   return ops;
 }
+bool is_fast_cpu(const Ops& ops) { return dynamic_cast<const CpuOps*>(&ops) != nullptr; }
 
 Tensor Tensor::zeros(DType dtype, std::initializer_list<int64_t> shape) {
   Tensor tensor{.view = TensorView(nullptr, dtype, shape)};
@@ -106,8 +146,9 @@ WeightMatrix random_weight(const WeightSpec& spec, uint64_t seed) {
   return w;
 }
 
-WeightMatrix stored_weight(const WeightMatrix& canonical) {
-  CpuDevice device(CpuDevice::Layout::kPanels);
+WeightMatrix stored_weight(const WeightMatrix& canonical, Target target) {
+  static CpuDevice panels(CpuDevice::Layout::kPanels);
+  Device& device = target == Target::kCpu ? panels : *cuda_backend()->device;
   WeightMatrix stored = device.make_weight(spec_of(canonical)).value();
   for (int64_t index = 0; index < canonical.count; ++index)
     for (int64_t row = 0; row < canonical.n; row += 128) {

@@ -72,11 +72,11 @@ TEST_P(Targets, ProjectionsMatchAndRowsKeepTheirBits) {
                                             .k = 256,
                                             .scale_dtype = DType::kF16,
                                             .has_zeros = true}}) {
-    const TestWeight w = random_weight(spec, 1);
+    const TestWeight w(random_weight(spec, 1), Target::kCpu);
     const Floats x = random_values(17 * spec.k, 2);
     const Floats want = multiply(*make_reference(), w, x, 17);
     const UseMachine machine(GetParam());
-    const auto fast = make_fast(2);
+    const auto fast = make_fast(Target::kCpu, 2);
     const Floats have = multiply(*fast, w, x, 17);
     expect_close(
         have, want,
@@ -104,7 +104,7 @@ TEST_P(Targets, MixersMatch) {
   DeltaRig delta_want(*reference, delta);
   AttentionRig attention_want(*reference, attention, 8, 8);
   const UseMachine machine(GetParam());
-  const auto fast = make_fast(2);
+  const auto fast = make_fast(Target::kCpu, 2);
   DeltaRig delta_have(*fast, delta);
   AttentionRig attention_have(*fast, attention, 8, 8);
   const auto close = [](double relative) {
@@ -131,11 +131,11 @@ TEST_P(Targets, CodesGiveTheSameBits) {
   zeros.has_zeros = true;
   int8.format = WeightFormat::kInt8Row;
   for (const WeightSpec& spec : {int4, zeros, int8}) {
-    const TestWeight w = random_weight(spec, 5);
+    const TestWeight w(random_weight(spec, 5), Target::kCpu);
     const Floats x = random_values(29 * 384, 6);
-    const Floats want = multiply(*make_fast(2), w, x, 29);
+    const Floats want = multiply(*make_fast(Target::kCpu, 2), w, x, 29);
     const UseMachine machine(GetParam());
-    expect_same_bits(multiply(*make_fast(2), w, x, 29), want, spec_name(spec));
+    expect_same_bits(multiply(*make_fast(Target::kCpu, 2), w, x, 29), want, spec_name(spec));
   }
 }
 

@@ -22,7 +22,7 @@ std::vector<RigCase> rig_cases() {
   std::vector<RigCase> cases;
   std::vector<std::pair<std::string, std::string>> devices = {{"cpu-reference", "reference_"},
                                                               {"cpu", "fast_"}};
-  if (make_backend({.device = "cuda"})) devices.emplace_back("cuda", "cuda_");
+  if (std::ranges::count(backend_names(), "cuda") > 0) devices.emplace_back("cuda", "cuda_");
   for (const auto& [device, prefix] : devices)
     for (RigCase kind : kinds) {
       kind.name = prefix + kind.name;
@@ -39,6 +39,12 @@ std::vector<RigCase> small_rig_cases() {
 }
 
 void PrintTo(const RigCase& rig_case, std::ostream* out) { *out << rig_case.name; }
+
+void RigTest::SetUp() {
+  if (GetParam().device != "cuda") return;
+  if (const Result<Backend> backend = make_backend({.device = "cuda"}); !backend)
+    GTEST_SKIP() << backend.error().message;
+}
 
 std::unique_ptr<TestRig> TestRig::make(const RigCase& rig_case, const RunnerOptions& options) {
   auto rig = std::make_unique<TestRig>();

@@ -1,6 +1,9 @@
 // TestRig: a backend, a random model and a runner around them, with the few calls that engine tests
-// are made of. Tests are instantiated over rig_cases(): every CPU backend times the kinds of model.
+// are made of. Tests are instantiated over rig_cases(): every backend this program was built with
+// times the kinds of model.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <ostream>
 
@@ -27,6 +30,15 @@ std::vector<RigCase> small_rig_cases();  // of them, the bf16 models: for what f
 // Names a case in INSTANTIATE_TEST_SUITE_P.
 inline constexpr auto kRigName = [](const auto& tested) { return tested.param.name; };
 void PrintTo(const RigCase& rig_case, std::ostream* out);  // found by GoogleTest
+
+// A suite over rig cases. Those of a device that this machine lacks are skipped.
+class RigTest : public testing::TestWithParam<RigCase> {
+ protected:
+  void SetUp() override;
+  std::vector<int32_t> tokens(int64_t count, uint64_t seed) const {
+    return random_tokens(GetParam().config, count, seed);
+  }
+};
 
 // Logits of some rows.
 using Rows = std::vector<std::vector<float>>;

@@ -60,6 +60,7 @@ const Bounds& bounds_of(const Format& format) {
 class Demo : public testing::TestWithParam<Format> {
  protected:
   void SetUp() override {
+    if (const std::string why = why_unusable(GetParam().device); !why.empty()) GTEST_SKIP() << why;
     directory_ =
         GetParam().name == "hybrid" ? bundled_demo() : shared_folder("models/" + GetParam().folder);
     const std::string shared = shared_folder("goldens/demo/golden.safetensors");

@@ -1,5 +1,6 @@
 #include "golden_model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "checkpoint/checkpoint.h"
@@ -60,8 +61,12 @@ double relative_distance(const float* a, const float* b, int64_t n) {
 
 std::vector<std::string> golden_devices(std::initializer_list<std::string> always) {
   std::vector<std::string> devices = always;
-  if (make_backend({.device = "cuda"})) devices.emplace_back("cuda");
+  if (std::ranges::count(backend_names(), "cuda") > 0) devices.emplace_back("cuda");
   return devices;
+}
+std::string why_unusable(const std::string& device) {
+  const Result<Backend> backend = make_backend({.device = device});
+  return backend ? "" : backend.error().message;
 }
 
 std::vector<float> row_floats(Device& device, const TensorView& tensor, int64_t row) {

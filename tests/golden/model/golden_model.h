@@ -47,8 +47,10 @@ std::unique_ptr<LoadedGolden> load_golden(const std::string& directory, const st
                                           const RunnerOptions& options, int threads = 0,
                                           LmHead head = LmHead::kAsStored);
 
-// "cuda" where this program can use it.
+// And "cuda" in programs built with it.
 std::vector<std::string> golden_devices(std::initializer_list<std::string> always);
+// Why this machine cannot use it; empty: it can.
+std::string why_unusable(const std::string& device);
 
 // Folders: the committed fixtures, the bundled demo, and the optional shared material (empty when
 // absent).

@@ -26,6 +26,7 @@ std::vector<Case> cases(std::initializer_list<std::string> models) {
 class Nano : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
+    if (const std::string why = why_unusable(GetParam().device); !why.empty()) GTEST_SKIP() << why;
     golden_ = Golden::open(golden_data(GetParam().model) + "/golden.safetensors");
     loaded_ = load_golden(
         golden_data(GetParam().model), GetParam().device,

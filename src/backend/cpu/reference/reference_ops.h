@@ -9,7 +9,7 @@
 
 namespace pewter {
 
-class ReferenceOps final : public Ops {
+class ReferenceOps : public Ops {
  public:
   DType activation_dtype() const override { return DType::kF32; }
   KvFormat kv_format() const override { return KvFormat::kF32; }

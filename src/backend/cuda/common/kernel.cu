@@ -1,25 +1,26 @@
+#include <map>
 #include <mutex>
-#include <unordered_set>
 
 #include "backend/cuda/common/kernel.cuh"
 
 namespace pewter::cuda {
 
 void set_kernel_limits(const void* kernel, size_t shared_bytes) {
-  constexpr size_t kBlockShared = 99 * 1024;
   static std::mutex mutex;
-  static std::unordered_set<const void*> prepared;
+  static std::map<const void*, size_t> static_bytes;
   const std::lock_guard lock(mutex);
-  if (prepared.insert(kernel).second) {
+  auto known = static_bytes.find(kernel);
+  if (known == static_bytes.end()) {
     cudaFuncAttributes attributes{};
     CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+    known = static_bytes.emplace(kernel, attributes.sharedSizeBytes).first;
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(kBlockShared - attributes.sharedSizeBytes)));
+                                    static_cast<int>(kMostSharedBytes - known->second)));
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                     cudaSharedmemCarveoutMaxShared));
   }
-  CHECK(shared_bytes <= kBlockShared, "a kernel asks for ", shared_bytes,
-        " bytes of shared memory, more than every GPU has");
+  CHECK(known->second + shared_bytes <= kMostSharedBytes, "a kernel asks for ",
+        known->second + shared_bytes, " bytes of shared memory, more than every GPU has");
 }
 
 }  // namespace pewter::cuda

@@ -27,11 +27,14 @@ __device__ inline void wait_for_inputs() { asm volatile("griddepcontrol.wait;" :
 __device__ inline void start_next() { asm volatile("griddepcontrol.launch_dependents;"); }
 #endif
 
+// Shared memory a block has on every GPU we write for: DGX Spark's 99 KiB, though Hopper has 227.
+inline constexpr size_t kMostSharedBytes = 99 * 1024;
+
 enum class Start { kEarly, kInOrder };
 
-// Before a kernel's first launch: lets it have the shared memory every GPU we serve gives a block,
-// and asks for the largest share of the on-chip memory as shared memory. A multiprocessor changes
-// that share only when it is idle, so kernels that are to overlap must all want the same.
+// Holds a kernel's static and dynamic shared memory to that. Before its first launch: lets it have
+// as much, and asks for the largest share of the on-chip memory as shared memory. A multiprocessor
+// changes that share only when it is idle, so kernels that are to overlap must all want the same.
 void set_kernel_limits(const void* kernel, size_t shared_bytes);
 
 template <typename... Parameters, typename... Arguments>
