@@ -20,6 +20,9 @@ class DeviceOps final : public Ops {
 
   DType activation_dtype() const override { return backend_.ops->activation_dtype(); }
   KvFormat kv_format() const override { return backend_.ops->kv_format(); }
+  int64_t scratch_bytes(const OpsLimits& limits) const override {
+    return backend_.ops->scratch_bytes(limits);
+  }
   Status reserve(const OpsLimits& limits) override { return backend_.ops->reserve(limits); }
 
   void embed(const EmbedArgs&) override;
