@@ -17,9 +17,10 @@ if(PEWTER_FUZZ)
   add_link_options(-fsanitize=address,undefined)
 elseif(PEWTER_SANITIZE)
   target_compile_options(pewter_flags INTERFACE -fsanitize=${PEWTER_SANITIZE} -fno-sanitize-recover=all)
-  if(PEWTER_SANITIZE MATCHES undefined)
-    # A check of every pointer takes more than half of the time to compile. Rooms that read numbers
-    # out of bytes have it (PEWTER_BYTES); elsewhere a null is found by AddressSanitizer when used.
+  if(PEWTER_FEWER_CHECKS)
+    # For CI's time: a check of every pointer is a good part of what compiling takes. Rooms that read
+    # numbers out of bytes have it (PEWTER_BYTES); elsewhere a null is found by AddressSanitizer when
+    # used.
     target_compile_options(pewter_flags INTERFACE
       $<$<NOT:$<BOOL:$<TARGET_PROPERTY:PEWTER_BYTES>>>:-fno-sanitize=null,alignment,object-size,vptr>)
   endif()
@@ -30,7 +31,7 @@ target_include_directories(pewter_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 function(pewter_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   add_library(pewter_${name} STATIC ${ROOM_SOURCES})
-  if(name MATCHES "^(base|tensor|checkpoint|backend|cpu)$")
+  if(name MATCHES "^(base|tensor|checkpoint|backend|cpu|model)$")
     set_target_properties(pewter_${name} PROPERTIES PEWTER_BYTES ON)
   endif()
   list(TRANSFORM ROOM_DEPENDS PREPEND pewter_)

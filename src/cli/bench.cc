@@ -45,7 +45,7 @@ class BenchCommand final : public Command {
     flags.option("--unique-layers", "N", unique_layers_,
                  "Make N layers and repeat them: for shapes that do not fit");
     flags.group("Backend");
-    flags.option("--device", "NAME", backend_.device, "auto, cpu or cpu-reference");
+    flags.option("--device", "NAME", backend_.device, "auto, cuda, cpu or cpu-reference");
     flags.option("--threads", "N", backend_.threads,
                  "CPU threads (default: all that are free to use)");
     flags.group("Work");
@@ -59,8 +59,8 @@ class BenchCommand final : public Command {
     flags.flag("--json", json_, "Write the result as one JSON object");
     flags.footer(
         "The best of the repeats counts. Bytes and operations are those the model needs, whatever\n"
-        "the kernels do; the ceiling is measured in between, in the same process, by as many "
-        "threads.");
+        "the kernels do; the ceiling is measured in between, in the same process: on the CPU by as "
+        "many threads.");
   }
 
   Status check() override {

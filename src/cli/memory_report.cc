@@ -1,9 +1,9 @@
 #include "cli/memory_report.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "base/memory_info.h"
+#include "base/str_cat.h"
 #include "cli/table.h"
 
 namespace pewter {
@@ -13,12 +13,6 @@ namespace {
 constexpr double kMostUtilization = 0.98;
 
 std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
-
-std::string fixed(double number, int digits) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.*f", digits, number);
-  return text.data();
-}
 
 bool is_host(const MemoryReport& report) { return report.memory.kind == MemoryKind::kHost; }
 

@@ -143,6 +143,7 @@ TEST_P(Soak, EveryoneLivesAsAlone) {
   const int64_t steps = given != nullptr              ? std::strtoll(given, nullptr, 10)
                         : GetParam().device == "cuda" ? 2500
                                                       : 40;
+  ASSERT_GT(steps, 0) << "PEWTER_SOAK_STEPS=" << given;
   lives_.reserve(kMostSequences);  // a step's states keep their places
   for (int64_t i = 0; i < steps && !HasFailure(); ++i) {
     if (lives_.empty() || (lives_.size() < kMostSequences && chance(0.2))) join();

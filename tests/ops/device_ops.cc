@@ -84,6 +84,46 @@ RecurrentLayer DeviceOps::Call::recurrent(const RecurrentLayer& host) {
           .gates = in_out(host.gates)};
 }
 
+DeltaMixArgs DeviceOps::Call::delta(const DeltaMixArgs& args, const Batch& batch) {
+  return {.batch = batch,
+          .in = in(args.in),
+          .conv = in(args.conv),
+          .a_log = in(args.a_log),
+          .dt_bias = in(args.dt_bias),
+          .norm = in(args.norm),
+          .epsilon = args.epsilon,
+          .key_heads = args.key_heads,
+          .value_heads = args.value_heads,
+          .key_dim = args.key_dim,
+          .value_dim = args.value_dim,
+          .state = recurrent(args.state),
+          .out = out(args.out)};
+}
+
+RouteArgs DeviceOps::Call::routing(const RouteArgs& args) {
+  return {.x = in(args.x),
+          .norm = in(args.norm),
+          .epsilon = args.epsilon,
+          .router = args.router,
+          .shared_gate = args.shared_gate,
+          .normed = out(args.normed),
+          .expert = out(args.expert),
+          .weight = out(args.weight),
+          .shared_weight = out(args.shared_weight)};
+}
+
+ExpertsUpArgs DeviceOps::Call::up(const ExpertsUpArgs& args, const TensorView& normed,
+                                  const TensorView& expert) {
+  return {.normed = normed,
+          .expert = expert,
+          .gate = args.gate,
+          .up = args.up,
+          .shared_gate = args.shared_gate,
+          .shared_up = args.shared_up,
+          .hidden = out(args.hidden),
+          .shared_hidden = out(args.shared_hidden)};
+}
+
 std::vector<std::byte> DeviceOps::Call::run_once(const std::function<void()>& enqueue) {
   device_.copy_to_device(memory_.data(), image_);
   device_.run_step(this, 0, enqueue);
@@ -142,35 +182,13 @@ void DeviceOps::add_residual(const AddResidualArgs& args) {
 void DeviceOps::delta_mix(const DeltaMixArgs& args) {
   Call call(*this);
   const Batch batch = call.batch(args.batch);
-  const DeltaMixArgs there{.batch = batch,
-                           .in = call.in(args.in),
-                           .conv = call.in(args.conv),
-                           .a_log = call.in(args.a_log),
-                           .dt_bias = call.in(args.dt_bias),
-                           .norm = call.in(args.norm),
-                           .epsilon = args.epsilon,
-                           .key_heads = args.key_heads,
-                           .value_heads = args.value_heads,
-                           .key_dim = args.key_dim,
-                           .value_dim = args.value_dim,
-                           .state = call.recurrent(args.state),
-                           .out = call.out(args.out)};
+  const DeltaMixArgs there = call.delta(args, batch);
   call.run("delta_mix", [&] { backend_.ops->delta_mix(there); });
 }
 
 void DeviceOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
   Call call(*this);
-  const DeltaMixArgs there{.batch = args.batch,
-                           .conv = call.in(args.conv),
-                           .a_log = call.in(args.a_log),
-                           .dt_bias = call.in(args.dt_bias),
-                           .norm = call.in(args.norm),
-                           .epsilon = args.epsilon,
-                           .key_heads = args.key_heads,
-                           .value_heads = args.value_heads,
-                           .key_dim = args.key_dim,
-                           .value_dim = args.value_dim,
-                           .state = call.recurrent(args.state)};
+  const DeltaMixArgs there = call.delta(args, args.batch);
   call.run("fold", [&] { backend_.ops->fold(there, slot, accepted); });
 }
 
@@ -209,28 +227,13 @@ void DeviceOps::attention(const AttentionArgs& args) {
 
 void DeviceOps::route(const RouteArgs& args) {
   Call call(*this);
-  const RouteArgs there{.x = call.in(args.x),
-                        .norm = call.in(args.norm),
-                        .epsilon = args.epsilon,
-                        .router = args.router,
-                        .shared_gate = args.shared_gate,
-                        .normed = call.out(args.normed),
-                        .expert = call.out(args.expert),
-                        .weight = call.out(args.weight),
-                        .shared_weight = call.out(args.shared_weight)};
+  const RouteArgs there = call.routing(args);
   call.run("route", [&] { backend_.ops->route(there); });
 }
 
 void DeviceOps::experts_up(const ExpertsUpArgs& args) {
   Call call(*this);
-  const ExpertsUpArgs there{.normed = call.in(args.normed),
-                            .expert = call.in(args.expert),
-                            .gate = args.gate,
-                            .up = args.up,
-                            .shared_gate = args.shared_gate,
-                            .shared_up = args.shared_up,
-                            .hidden = call.out(args.hidden),
-                            .shared_hidden = call.out(args.shared_hidden)};
+  const ExpertsUpArgs there = call.up(args, call.in(args.normed), call.in(args.expert));
   call.run("experts_up", [&] { backend_.ops->experts_up(there); });
 }
 
@@ -251,23 +254,8 @@ void DeviceOps::experts_down_add(const ExpertsDownAddArgs& args) {
 // What one stage leaves and another takes has one place on the device.
 void DeviceOps::moe(const MoeArgs& args) {
   Call call(*this);
-  const RouteArgs route{.x = call.in(args.route.x),
-                        .norm = call.in(args.route.norm),
-                        .epsilon = args.route.epsilon,
-                        .router = args.route.router,
-                        .shared_gate = args.route.shared_gate,
-                        .normed = call.out(args.route.normed),
-                        .expert = call.out(args.route.expert),
-                        .weight = call.out(args.route.weight),
-                        .shared_weight = call.out(args.route.shared_weight)};
-  const ExpertsUpArgs up{.normed = route.normed,
-                         .expert = route.expert,
-                         .gate = args.up.gate,
-                         .up = args.up.up,
-                         .shared_gate = args.up.shared_gate,
-                         .shared_up = args.up.shared_up,
-                         .hidden = call.out(args.up.hidden),
-                         .shared_hidden = call.out(args.up.shared_hidden)};
+  const RouteArgs route = call.routing(args.route);
+  const ExpertsUpArgs up = call.up(args.up, route.normed, route.expert);
   const MoeArgs there{.route = route,
                       .up = up,
                       .down = {.hidden = up.hidden,

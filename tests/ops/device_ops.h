@@ -61,6 +61,9 @@ class DeviceOps final : public Ops {
     Batch batch(const Batch& host);
     KvLayer cache(const KvLayer& host, const Batch& batch, bool is_written);
     RecurrentLayer recurrent(const RecurrentLayer& host);
+    DeltaMixArgs delta(const DeltaMixArgs& host, const Batch& batch);
+    RouteArgs routing(const RouteArgs& host);
+    ExpertsUpArgs up(const ExpertsUpArgs& host, const TensorView& normed, const TensorView& expert);
 
     // Runs what `enqueue` enqueues, checks, and brings the outputs home.
     void run(const char* op, const std::function<void()>& enqueue);

@@ -285,9 +285,8 @@ std::vector<WeightSpec> joined(std::vector<WeightSpec> a, const std::vector<Weig
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
-// What the GPU stores: nano widths (a k that is no multiple of 128 is at most 384: longer rows do
-// not fit into shared memory beside their padding), and slices of real ones (hidden and expert
-// widths, the widest input of an output projection), with outputs that fill no tile.
+// What the GPU stores: nano widths, and slices of real ones (hidden and expert widths, the widest
+// input of an output projection), with outputs that fill no tile. int8 there is the head's alone.
 const std::vector<WeightSpec> kGpu = {
     {.format = WeightFormat::kBF16, .n = 48, .k = 64},
     {.format = WeightFormat::kBF16, .n = 7, .k = 144},

@@ -172,13 +172,6 @@ void CudaOps::norm_linear(const NormLinearArgs& args) {
     column += w->n;
   }
   CHECK(column == args.out.dim(1), "outputs ", column, " into ", args.out.dim(1));
-  // Matrices that want bf16 rows first, as stream_product asks; then the units that take longest.
-  std::stable_sort(
-      job.w, job.w + job.stacks, [](const cuda::TileStack& a, const cuda::TileStack& b) {
-        const bool a_coded = cuda::is_coded(a.format), b_coded = cuda::is_coded(b.format);
-        if (a_coded != b_coded) return b_coded;
-        return a.blocks * a.block_bytes > b.blocks * b.block_bytes;
-      });
   norm_rows_of(job, args.x, args.norm, args.epsilon);
   product(job);
 }

@@ -12,7 +12,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/delta/delta.h"
 #include "backend/cuda/linear/stream.h"
-#include "backend/cuda/moe/routing.h"
+#include "backend/cuda/moe/experts.h"
 #include "backend/ops.h"
 
 namespace pewter {

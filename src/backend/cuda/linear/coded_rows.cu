@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 int64_t coded_row_bytes(int64_t k) { return row_pitch(padded_inputs(static_cast<int>(k))); }
 
 void code_rows(cudaStream_t stream, const CodeRows& args) {
-  const int width = padded_inputs(args.k);
+  const int width = args.width > 0 ? args.width : padded_inputs(args.k);
   launch(stream,
          dim3(static_cast<unsigned>(args.rows),
               static_cast<unsigned>((width + kWarps * 256 - 1) / (kWarps * 256))),

@@ -13,7 +13,8 @@ struct CodeRows {
   int64_t x_stride = 0;
   const int32_t* x_rows = nullptr;  // row r is row x_rows[r] of x; null: r
   int rows = 0, k = 0;
-  uint8_t* codes = nullptr;  // [rows] of coded_row_bytes(k)
+  int width = 0;             // inputs a coded row has place for; 0: those of k
+  uint8_t* codes = nullptr;  // [rows] of coded_row_bytes(width)
 };
 int64_t coded_row_bytes(int64_t k);
 void code_rows(cudaStream_t stream, const CodeRows& args);

@@ -9,11 +9,13 @@
 namespace pewter::cuda {
 namespace {
 
+constexpr int kNormRows = 4;
+
 template <bool kNorm>
 __global__ void __launch_bounds__(kStreamThreads)
     router_kernel(const __grid_constant__ RouterProduct a) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
-  __shared__ uint64_t barriers[kStreamWarps * kMostStages];
+  __shared__ uint64_t barriers[kStreamWarps * kRingStages];
   __shared__ float sums[kStreamWarps * kSliceSums<1>];
   start_next();
   const Lane me;
@@ -22,25 +24,23 @@ __global__ void __launch_bounds__(kStreamThreads)
   const bool second = tile >= a.w[0].tiles;
   const TileStack& w = second ? a.w[1] : a.w[0];
   if (second) tile -= a.w[0].tiles;
-  Ring ring(shared_memory + me.warp * kMostStages * kStageBytes, barriers + me.warp * kMostStages,
-            kMostStages, me.lane);
-  // A warp's blocks are not side by side: a run is one block.
+  Ring ring(shared_memory + me.warp * kRingStages * kRingStageBytes,
+            barriers + me.warp * kRingStages, me.lane);
   int ahead = me.warp;
   const auto refill = [&] {
     if (ahead >= w.blocks) return;
-    ring.run = {w.values + (static_cast<int64_t>(tile) * w.blocks + ahead) * w.block_bytes, 1,
-                w.block_bytes, 1};
-    ring.request(me.lane);
+    ring.request(w.values + (static_cast<int64_t>(tile) * w.blocks + ahead) * w.block_bytes,
+                 w.block_bytes, me.lane);
     ahead += kStreamWarps;
   };
 #pragma unroll 1
-  for (int i = 0; i < kMostStages; ++i) refill();
+  for (int i = 0; i < kRingStages; ++i) refill();
   wait_for_inputs();
   const int count = min(8, a.rows - first_row);
   Inputs<1, kNorm> x;
   if constexpr (kNorm) {
     __shared__ float scratch[2 * kNormWarps];
-    uint8_t* const rows = shared_memory + kStreamWarps * kMostStages * kStageBytes;
+    uint8_t* const rows = shared_memory + kStreamWarps * kRingStages * kRingStageBytes;
     stage_normed_rows<kStreamThreads>(a.norm_x, a.norm_stride, a.rows, a.k, a.norm_weight,
                                       a.epsilon, rows, scratch);
     __syncthreads();
@@ -82,6 +82,10 @@ __global__ void __launch_bounds__(kStreamThreads)
 
 }  // namespace
 
+bool can_norm(int64_t rows, int64_t width, int64_t stride) {
+  return rows <= kNormRows && width <= kFusedNormWidth && is_quad_row(width, stride, 4);
+}
+
 bool can_route_rows(int64_t k) { return k % 128 == 0; }
 
 void router_product(cudaStream_t stream, const RouterProduct& args) {
@@ -89,7 +93,7 @@ void router_product(cudaStream_t stream, const RouterProduct& args) {
                   static_cast<unsigned>((args.rows + 7) / 8));
   const bool norm = args.norm_x != nullptr;
   CHECK(!is_coded(args.w[0].format) && !is_coded(args.w[1].format), "a router of codes");
-  const int64_t bytes = kStreamWarps * kMostStages * kStageBytes +
+  const int64_t bytes = kStreamWarps * kRingStages * kRingStageBytes +
                         (norm ? int64_t{args.rows} * row_pitch(args.k) : 0);
   launch(stream, grid, dim3(kStreamThreads), static_cast<size_t>(bytes),
          norm ? router_kernel<true> : router_kernel<false>, args);

@@ -20,7 +20,10 @@ struct RouterProduct {
   float* out = nullptr;      // [rows, out_stride]
   int64_t out_stride = 0;
 };
-// Whether it can be had for these widths.
+// Whether the kernel may normalise rows itself: few, so that doing it in every block of threads
+// costs less than a kernel of its own.
+bool can_norm(int64_t rows, int64_t width, int64_t stride);
+// Whether it can be had for this width at all.
 bool can_route_rows(int64_t k);
 void router_product(cudaStream_t stream, const RouterProduct& args);
 

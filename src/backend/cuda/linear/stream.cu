@@ -19,8 +19,6 @@
 namespace pewter::cuda {
 namespace {
 
-constexpr int kFusedNormRows = 4;
-
 constexpr bool is_gated(StreamOutput output) { return output == StreamOutput::kGatedBF16; }
 
 // What a tile costs to read, in KiB or so.
@@ -28,21 +26,28 @@ __host__ __device__ inline int cost_of(const TileStack& w) {
   return max(w.blocks * w.block_bytes / 1024, 1);
 }
 
+// bf16 rows and coded ones are for different blocks of threads: the first `shares` of those take
+// the units of the first `stacks` matrices, which want bf16 rows. Zeros where all want the same.
+struct PlainPart {
+  int stacks = 0, units = 0, shares = 0;
+};
+
 // The first unit of share `index` of `shares` equal ones.
-__device__ inline int first_unit(const StreamArgs& a, int index, int shares) {
-  if (index < a.plain_shares || is_gated(a.output)) {
-    const int units = is_gated(a.output) ? a.w[0].tiles : a.plain_units;
-    const int among = is_gated(a.output) ? shares : a.plain_shares;
+__device__ inline int first_unit(const StreamArgs& a, const PlainPart& plain, int index,
+                                 int shares) {
+  if (index < plain.shares || is_gated(a.output)) {
+    const int units = is_gated(a.output) ? a.w[0].tiles : plain.units;
+    const int among = is_gated(a.output) ? shares : plain.shares;
     return static_cast<int>(static_cast<uint32_t>(units) * static_cast<uint32_t>(index) /
                             static_cast<uint32_t>(among));
   }
-  int total = 0, first = a.plain_units;
-  for (int i = a.plain_stacks; i < a.stacks; ++i) total += a.w[i].tiles * cost_of(a.w[i]);
+  int total = 0, first = plain.units;
+  for (int i = plain.stacks; i < a.stacks; ++i) total += a.w[i].tiles * cost_of(a.w[i]);
   const auto part =
-      static_cast<float>(index - a.plain_shares) / static_cast<float>(shares - a.plain_shares);
+      static_cast<float>(index - plain.shares) / static_cast<float>(shares - plain.shares);
   int cost = min(static_cast<int>(static_cast<float>(total) * part), total);
   if (index == shares) cost = total;
-  for (int i = a.plain_stacks; i < a.stacks; ++i) {
+  for (int i = plain.stacks; i < a.stacks; ++i) {
     const int each = cost_of(a.w[i]), all = a.w[i].tiles * each;
     if (cost <= all) return first + (cost + each - 1) / each;
     cost -= all;
@@ -114,7 +119,8 @@ constexpr int kBuffers = kTiles == 4 ? 1 : 2;
 // At most 8·kTiles rows.
 template <int kTiles, bool kShared>
 __global__ void __launch_bounds__(kStreamThreads, kRegisterBlocks<kTiles>)
-    stream_kernel(const __grid_constant__ StreamArgs a, int stage_bytes, int width) {
+    stream_kernel(const __grid_constant__ StreamArgs a, const __grid_constant__ PlainPart plain,
+                  int stage_bytes, int width) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ uint64_t barriers[kStages + 1];
   __shared__ __align__(16) unsigned char stack_memory[StreamArgs::kMaxStacks * sizeof(TileStack)];
@@ -135,8 +141,9 @@ __global__ void __launch_bounds__(kStreamThreads, kRegisterBlocks<kTiles>)
     pieces[threadIdx.x] =
         static_cast<int>(threadIdx.x) < a.stacks ? piece_blocks(a.w[threadIdx.x], stage_bytes) : 0;
   }
-  const int first = first_unit(a, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-  const int last = first_unit(a, static_cast<int>(blockIdx.x) + 1, static_cast<int>(gridDim.x));
+  const int index = static_cast<int>(blockIdx.x), shares = static_cast<int>(gridDim.x);
+  const int first = first_unit(a, plain, index, shares);
+  const int last = first_unit(a, plain, index + 1, shares);
   __syncthreads();
 
   Walk ahead(a, stacks, first, last);
@@ -253,44 +260,42 @@ Fit fit_of(const StreamArgs& args) {
   return {sums + (shared ? rows : 0), shared};
 }
 
+// For a grid of so many blocks of threads.
+PlainPart plain_part(const StreamArgs& args, int grid) {
+  PlainPart plain;
+  int64_t plain_cost = 0, cost = 0;
+  for (int i = 0; i < args.stacks; ++i) {
+    const int64_t more = static_cast<int64_t>(args.w[i].tiles) * cost_of(args.w[i]);
+    cost += more;
+    if (is_coded(args.w[i].format)) continue;
+    ++plain.stacks;
+    plain.units += args.w[i].tiles;
+    plain_cost += more;
+  }
+  if (plain.stacks == 0 || plain.stacks == args.stacks) return {};
+  // As many blocks of threads as let none have more than its share, if there are as many.
+  const int64_t share = (cost + grid - 1) / grid;
+  const int64_t each = std::max<int64_t>(1, share * plain.units / plain_cost);
+  plain.shares = static_cast<int>(
+      std::clamp<int64_t>((plain.units + each - 1) / each, 1, std::max(grid - 1, 1)));
+  return plain;
+}
+
 template <int kTiles>
-void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& given) {
-  StreamArgs args = given;
+void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
+  const bool gated = is_gated(args.output);
   const Fit fit = fit_of<kTiles>(args);
   const int stage_bytes = stage_for(gpu, fit.bytes);
   const int64_t bytes = fit.bytes + kStages * stage_bytes;
   const int most = gpu.multiprocessors * resident_blocks(gpu, bytes, kResidentBlocks);
-  int units = args.w[0].tiles, grid = 0;
-  if (is_gated(args.output)) {
-    CHECK(is_coded(args.w[0].format) == is_coded(args.w[1].format), "gate and up of two kinds");
-    grid = std::min(units, most);
-  } else {
-    int64_t plain_cost = 0, cost = 0;
-    units = 0;
-    for (int i = 0; i < args.stacks; ++i) {
-      units += args.w[i].tiles;
-      cost += static_cast<int64_t>(args.w[i].tiles) * cost_of(args.w[i]);
-      if (is_coded(args.w[i].format)) continue;
-      CHECK(args.plain_stacks == i, "matrices of mixed kinds out of order");
-      ++args.plain_stacks;
-      args.plain_units = units;
-      plain_cost = cost;
-    }
-    grid = std::min(units, most);
-    if (args.plain_stacks == args.stacks) {
-      args.plain_stacks = args.plain_units = 0;
-    } else if (args.plain_units > 0) {
-      // As many blocks of threads as let none have more than its share, if there are as many.
-      const int64_t share = (cost + grid - 1) / grid;
-      const int64_t each = std::max<int64_t>(1, share * args.plain_units / plain_cost);
-      args.plain_shares = static_cast<int>(
-          std::clamp<int64_t>((args.plain_units + each - 1) / each, 1, std::max(grid - 1, 1)));
-    }
-  }
+  int units = args.w[0].tiles;
+  for (int i = 1; i < args.stacks && !gated; ++i) units += args.w[i].tiles;
+  const int grid = std::min(units, most);
+  const PlainPart plain = gated ? PlainPart{} : plain_part(args, grid);
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
          static_cast<size_t>(bytes),
-         fit.shared ? stream_kernel<kTiles, true> : stream_kernel<kTiles, false>, args, stage_bytes,
-         padded_inputs(args.k));
+         fit.shared ? stream_kernel<kTiles, true> : stream_kernel<kTiles, false>, args, plain,
+         stage_bytes, padded_inputs(args.k));
 }
 
 }  // namespace
@@ -319,12 +324,12 @@ TileStack stack_of(const WeightMatrix& w, int64_t out_column) {
           .out_column = static_cast<int>(out_column)};
 }
 
-bool can_norm(int64_t rows, int64_t width, int64_t stride) {
-  return rows <= kFusedNormRows && width <= kFusedNormWidth && is_quad_row(width, stride, 4);
-}
-
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   constexpr int kMostRows = 32;
+  if (is_gated(args.output))
+    CHECK(args.w[0].format == args.w[1].format && args.w[0].row_scales == nullptr,
+          "gate and up in ", weight_format_name(args.w[0].format), " and ",
+          weight_format_name(args.w[1].format));
   if (has_coded(args) && !args.has_codes)
     code_rows(stream, {.x = args.x,
                        .x_stride = args.x_stride,
@@ -333,6 +338,13 @@ void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args)
                        .k = args.k,
                        .codes = args.codes});
   StreamArgs some = args;
+  // Matrices that want bf16 rows first; then those whose units take longest, so that none is left
+  // for the end.
+  if (!is_gated(args.output))
+    std::stable_sort(some.w, some.w + some.stacks, [](const TileStack& a, const TileStack& b) {
+      if (is_coded(a.format) != is_coded(b.format)) return is_coded(b.format);
+      return a.blocks * a.block_bytes > b.blocks * b.block_bytes;
+    });
   for (int begin = 0; begin < args.rows; begin += kMostRows) {
     some.rows = std::min(args.rows - begin, kMostRows);
     if (args.x_rows != nullptr)

@@ -50,9 +50,6 @@ struct StreamArgs {
   float* residual = nullptr;
   int64_t residual_stride = 0;
   StreamOutput output = StreamOutput::kBF16;
-  // Set by stream_product. bf16 rows and coded ones are for different blocks of threads: the first
-  // plain_shares take the units of the matrices that want bf16 rows, which come first.
-  int plain_stacks = 0, plain_units = 0, plain_shares = 0;
 };
 
 // What a launch has to know of the GPU.
@@ -62,9 +59,5 @@ struct Gpu {
 };
 bool has_coded(const StreamArgs& args);  // whether a matrix wants coded rows
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args);
-
-// Whether a kernel should normalise rows itself: few, so that doing it in every block of threads
-// costs less than a kernel of its own.
-bool can_norm(int64_t rows, int64_t width, int64_t stride);
 
 }  // namespace pewter::cuda

@@ -274,15 +274,15 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) {
                          .x_stride = args.x_stride,
                          .rows = static_cast<int>(pairs),
                          .k = args.k,
+                         .width = width,
                          .codes = args.codes});
     if (is_coded(args.shared.format))
       code_rows(stream, {.x = args.shared_x,
                          .x_stride = args.shared_x_stride,
                          .rows = groups.rows,
                          .k = args.shared_k,
+                         .width = width,
                          .codes = args.codes + pairs * row_pitch(width)});
-    CHECK(padded_inputs(args.k) == width && padded_inputs(args.shared_k) == width,
-          "experts of widths ", args.k, " and ", args.shared_k);
   }
   constexpr int stage_bytes = kSmallStage;
   const int stage_count =
@@ -300,6 +300,8 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) {
 
 void experts_down(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) {
   if (args.groups.rows == 0) return;
+  CHECK(args.w.row_scales == nullptr && args.shared.row_scales == nullptr, "experts in ",
+        weight_format_name(args.w.format), " and ", weight_format_name(args.shared.format));
   if (args.groups.capacity() == 8)
     run<1>(stream, gpu, args);
   else

@@ -11,6 +11,7 @@
 
 #include "backend/cuda/linear/coded_rows.h"
 #include "backend/cuda/linear/parts.cuh"
+#include "backend/cuda/moe/experts.h"
 #include "backend/cuda/moe/routing.cuh"
 
 namespace pewter::cuda {
@@ -205,9 +206,6 @@ template <int kTiles>
 void run(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const int width = padded_inputs(args.k);
   const Grouping& groups = args.groups;
-  CHECK(is_coded(args.w[0].format) == is_coded(args.w[1].format) &&
-            is_coded(args.shared[0].format) == is_coded(args.shared[1].format),
-        "gate and up of two kinds");
   int64_t bytes = 2 * kStreamWarps * kSliceSums<kTiles> * int64_t{4};
   const int64_t rows = static_cast<int64_t>(groups.rows) * row_pitch(width);
   const bool shared =
@@ -256,6 +254,9 @@ bool can_route(const RouteRows& route) {
 
 void experts_up(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   if (args.groups.rows == 0) return;
+  for (const auto* w : {args.w, args.shared})
+    CHECK(w[0].format == w[1].format && w[0].row_scales == nullptr, "experts in ",
+          weight_format_name(w[0].format), " and ", weight_format_name(w[1].format));
   if (args.groups.capacity() == 8)
     run<1>(stream, gpu, args);
   else

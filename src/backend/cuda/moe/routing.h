@@ -1,12 +1,54 @@
 // Routing: which rows meet which experts.
 #pragma once
 
-#include "backend/cuda/moe/experts.h"
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
 
 namespace pewter::cuda {
 
+// A stretch of rows that meet the same matrix.
+struct RowBlock {
+  int32_t matrix = 0;  // index in the stack; -1: the shared expert's
+  int32_t begin = 0;   // first entry in `pairs` (for matrix -1: first row)
+  int32_t count = 0;   // at most block_rows(rows of the step)
+};
+// Up to kFewRows rows a step, experts get blocks of 8 rows, otherwise of 32.
+inline constexpr int kFewRows = 64;
+constexpr int block_rows(int64_t rows) { return rows <= kFewRows ? 8 : 32; }
+
+// Which rows meet which experts: first the shared expert's blocks, then pairs (row · top_k + slot)
+// in the order of their experts.
+struct Grouping {
+  int rows = 0, top_k = 0;
+  const RowBlock* blocks = nullptr;  // [*block_count], at most max_blocks
+  const int32_t* block_count = nullptr;
+  const int32_t* pairs = nullptr;  // [rows · top_k]
+  int max_blocks = 0;
+
+  __host__ __device__ int capacity() const { return block_rows(rows); }
+  __host__ __device__ int shared_blocks() const { return (rows + capacity() - 1) / capacity(); }
+};
+
+// Softmax and top-k of every row.
+struct RouteRows {
+  const float* logits = nullptr;   // [rows, experts + 1]: the router's, then the shared gate's
+  int32_t* expert = nullptr;       // [rows, top_k]
+  float* weight = nullptr;         // [rows, top_k]
+  float* shared_weight = nullptr;  // [rows]
+  int rows = 0, experts = 0, top_k = 0;
+};
 void route_rows(cudaStream_t stream, const RouteRows& args);
 
+// Blocks of at most `capacity`: first the rows for the shared expert (matrix -1), then the pairs
+// (row · top_k + slot) in the order of their experts.
+struct GroupPairs {
+  const int32_t* expert = nullptr;  // [rows, top_k]
+  int rows = 0, experts = 0, top_k = 0, capacity = 0;
+  int32_t* pairs = nullptr;    // [rows · top_k]
+  RowBlock* blocks = nullptr;  // [most_blocks(…)]
+  int32_t* block_count = nullptr;
+};
 void group_pairs(cudaStream_t stream, const GroupPairs& args);
 // Both in one kernel; false, and nothing done, when there are too many rows for that.
 bool route_and_group(cudaStream_t stream, const RouteRows& route, const GroupPairs& group);
