@@ -51,17 +51,15 @@ Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
   TRY(check_options(options, config));
   const LmHead head = options.lm_head == "int8" ? LmHead::kInt8 : LmHead::kAsStored;
-  {
-    ModelWeights unfilled;  // the plan points into it
-    Findings findings;
-    TRY_ASSIGN(const LoadPlan plan,
-               plan_load(checkpoint, config, MtpUse::kSkip, unfilled, findings, head));
+  const auto note_sizes = [&](const LoadPlan& plan) -> Status {
     made.footprint = footprint(config, plan, state_types(*made.backend.ops));
-  }
+    return {};
+  };
   TRY_ASSIGN(LoadedWeights loaded, load_weights(checkpoint, config, *made.backend.device,
                                                 {.threads = options.backend.threads,
                                                  .mtp = MtpUse::kSkip,
                                                  .head = head,
+                                                 .on_plan = note_sizes,
                                                  .progress = limited(hooks, "loading")}));
   TRY_ASSIGN(made.model,
              Qwen35Model::make(*made.backend.device, std::move(config), std::move(loaded.weights)));

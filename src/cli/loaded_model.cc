@@ -48,17 +48,6 @@ std::vector<uint32_t> mask_of(const Tokenizer& tokenizer, int64_t limit, int64_t
   return mask;
 }
 
-// The plan of a checkpoint whose weights are not loaded yet.
-Result<MemoryReport> plan_checkpoint(const ModelOptions& options, const Backend& backend,
-                                     const Checkpoint& checkpoint, const ModelConfig& config) {
-  ModelWeights unfilled;  // the plan points into it
-  Findings findings;      // warnings are those of loading
-  TRY_ASSIGN(const LoadPlan plan,
-             plan_load(checkpoint, config, options.mtp, unfilled, findings, options.lm_head));
-  return plan_model_memory(backend, config, stored_bytes(plan, *backend.device),
-                           options.memory_options());
-}
-
 }  // namespace
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& options,
@@ -74,13 +63,19 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   TRY_ASSIGN(GenerationDefaults defaults, GenerationDefaults::load(directory));
   std::vector<int32_t> stops = stop_set(defaults, tokenizer, config);
 
-  TRY_ASSIGN(const MemoryReport memory, plan_checkpoint(options, backend, checkpoint, config));
-  TRY(check_fits(options.model, memory));
-  if (hooks.on_plan) hooks.on_plan(memory);
+  MemoryReport memory;
+  const auto plan_memory = [&](const LoadPlan& plan) -> Status {
+    TRY_ASSIGN(memory, plan_model_memory(backend, config, stored_bytes(plan, *backend.device),
+                                         options.memory_options()));
+    TRY(check_fits(options.model, memory));
+    if (hooks.on_plan) hooks.on_plan(memory);
+    return {};
+  };
   TRY_ASSIGN(LoadedWeights loaded_weights, load_weights(checkpoint, config, *backend.device,
                                                         {.threads = options.backend.threads,
                                                          .mtp = options.mtp,
                                                          .head = options.lm_head,
+                                                         .on_plan = plan_memory,
                                                          .progress = hooks.progress}));
   TRY_ASSIGN(Qwen35Model model, Qwen35Model::make(*backend.device, std::move(config),
                                                   std::move(loaded_weights.weights)));

@@ -203,6 +203,7 @@ Result<LoadedWeights> load_weights(const Checkpoint& checkpoint, const ModelConf
   for (const std::string& warning : checkpoint.warnings()) findings.warn(warning);
   TRY_ASSIGN(const LoadPlan plan,
              plan_load(checkpoint, config, options.mtp, loaded.weights, findings, options.head));
+  if (options.on_plan) TRY(options.on_plan(plan));
   Loader loader(checkpoint, plan, device, options, findings);
   TRY_ASSIGN(loaded.report.stored_bytes, loader.check_memory());
   TRY(loader.run(loaded.weights));

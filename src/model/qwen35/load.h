@@ -17,6 +17,8 @@ struct LoadOptions {
   int threads = 0;  // 0: chosen from the machine
   MtpUse mtp = MtpUse::kWhenPresent;
   LmHead head = LmHead::kAsStored;
+  // Called when the headers are in order, before memory is taken; an error ends the load.
+  std::function<Status(const LoadPlan&)> on_plan;
   // Read past the page cache: empty decides per file, by whether it is cached already.
   std::optional<bool> direct_io;
   // Called from loading threads, one at a time, several times a second and once at the end.

@@ -294,6 +294,25 @@ TEST(LoadWeights, LeavesTheDraftingLayerOutWhenAskedTo) {
   EXPECT_FALSE(load(directory.path(), {.mtp = MtpUse::kSkip}).loaded.weights.mtp.has_value());
 }
 
+TEST(LoadWeights, TellsOfItsPlanAndStopsWhereThatIsRefused) {
+  const SyntheticCheckpoint synthetic;
+  const TempDirectory directory;
+  synthetic.write(directory);
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  const auto config = ModelConfig::parse(checkpoint.config()).value();
+  HostDevice none(0);  // has no memory for a weight: asked before that is noticed
+  int64_t planned = 0;
+  const auto refused =
+      load_weights(checkpoint, config, none, {.on_plan = [&](const LoadPlan& plan) -> Status {
+                     planned = stored_bytes(plan, none);
+                     return Error{ErrorCode::kInvalidArgument, "not today"};
+                   }});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "not today");
+  HostDevice enough;
+  EXPECT_EQ(load_weights(checkpoint, config, enough).value().report.stored_bytes, planned);
+}
+
 TEST(LoadWeights, ReportsProgressAndSpeed) {
   const SyntheticCheckpoint synthetic;
   const TempDirectory directory;
