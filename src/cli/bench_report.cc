@@ -72,7 +72,7 @@ std::string bench_text(const BenchResult& r) {
                                  : "a token"});
     table.row({"reached", rate(reached(r) / kGiga) + " GB/s", ""});
     table.row({"ceiling", rate(ceiling(r) / kGiga) + " GB/s",
-               str_cat(r.bandwidth_kind, " bandwidth of the same")});
+               str_cat(r.bandwidth_kind, " bandwidth, in the same process")});
   } else {
     table.row({"needed", rate(r.flops_per_token / kGiga) + " GFLOP", "a token"});
     table.row({"reached", rate(reached(r) / kGiga) + " GFLOP/s", ""});
