@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "tensor/weight_matrix.h"
+#include "tensor/random_rows.h"
 
 namespace pewter {
 
@@ -50,6 +50,10 @@ class Device {
   // several threads.
   virtual void store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
                           const WeightMatrix& rows) = 0;
+  // Stores pseudo-random rows in the same place. Made on the host here; a backend may make them
+  // where they lie, of the same bits. Error: kResourceExhausted.
+  virtual Status store_random_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+                                   const RandomRows& random);
   // Bytes make_weight would allocate (layouts may pad).
   virtual int64_t stored_weight_bytes(const WeightSpec& spec) const = 0;
 

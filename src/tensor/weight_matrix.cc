@@ -36,7 +36,7 @@ PartBytes part_bytes(const WeightSpec& spec) {
   return {};
 }
 
-constexpr int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+constexpr int64_t round_up(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
@@ -45,13 +45,15 @@ int64_t weight_bytes(const WeightSpec& spec) {
   return parts.values + parts.scales + parts.zeros;
 }
 
-Result<WeightMatrix> make_canonical_weight(const WeightSpec& spec) {
+int64_t canonical_bytes(const WeightSpec& spec) {
   const PartBytes parts = part_bytes(spec);
-  TRY_ASSIGN(Buffer buffer,
-             Buffer::host(round_up(parts.values) + round_up(parts.scales) + parts.zeros));
-  std::byte* values = buffer.data();
-  std::byte* scales = values + round_up(parts.values);
-  std::byte* zeros = scales + round_up(parts.scales);
+  return round_up(parts.values) + round_up(parts.scales) + parts.zeros;
+}
+
+WeightMatrix canonical_weight(const WeightSpec& spec, std::byte* values) {
+  const PartBytes parts = part_bytes(spec);
+  std::byte* const scales = values + round_up(parts.values);
+  std::byte* const zeros = scales + round_up(parts.scales);
   WeightMatrix w{.format = spec.format, .n = spec.n, .k = spec.k, .count = spec.count};
   switch (spec.format) {
     case WeightFormat::kF32:
@@ -77,6 +79,12 @@ Result<WeightMatrix> make_canonical_weight(const WeightSpec& spec) {
       w.scales = {scales, DType::kF32, {spec.count, spec.n}};
       break;
   }
+  return w;
+}
+
+Result<WeightMatrix> make_canonical_weight(const WeightSpec& spec) {
+  TRY_ASSIGN(Buffer buffer, Buffer::host(canonical_bytes(spec)));
+  WeightMatrix w = canonical_weight(spec, buffer.data());
   w.storage = std::make_shared<const Buffer>(std::move(buffer));
   return w;
 }

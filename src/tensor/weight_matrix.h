@@ -75,7 +75,11 @@ inline WeightSpec spec_of(const WeightMatrix& w) {
           .has_zeros = w.zeros.defined()};
 }
 
-// A canonical matrix in one new host buffer, contents undefined.
+// A canonical matrix in memory of canonical_bytes, the host's or a device's: values, scales and
+// zeros one after another, each at a multiple of 256 bytes.
+int64_t canonical_bytes(const WeightSpec& spec);
+WeightMatrix canonical_weight(const WeightSpec& spec, std::byte* memory);
+// The same in one new host buffer, contents undefined.
 Result<WeightMatrix> make_canonical_weight(const WeightSpec& spec);
 
 // Row `row` (0 … n-1) of matrix `index` as k floats; canonical layout only. The reference decoder

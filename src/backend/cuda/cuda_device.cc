@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/common/cuda_check.h"
+#include "backend/cuda/linear/random_rows.h"
 #include "backend/cuda/linear/weight_store.h"
 #include "base/memory_info.h"
 
@@ -116,12 +117,8 @@ void CudaDevice::store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
   int64_t bytes = 0;
   for (const TensorView* part : {&rows.values, &rows.scales, &rows.zeros})
     if (part->defined()) bytes += cuda::round_up(part->bytes(), 256);
-  if (staging_.bytes() < bytes) {
-    staging_ = Buffer();
-    Result<Buffer> grown = allocate(bytes);
-    CHECK(grown.has_value(), "no GPU memory to pack weights: ", grown.error().message);
-    staging_ = std::move(*grown);
-  }
+  const Status room = reserve_staging(bytes);
+  CHECK(room.has_value(), "no GPU memory to pack weights: ", room.error().message);
   WeightMatrix on_device = rows;
   on_device.values = upload(rows.values);
   on_device.scales = upload(rows.scales);
@@ -129,6 +126,30 @@ void CudaDevice::store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
   cuda::pack_rows(stream_, w, index, row_begin, on_device);
   CUDA_CHECK(
       cudaStreamSynchronize(stream_));  // the caller's rows and the staging area are free again
+}
+
+Status CudaDevice::reserve_staging(int64_t bytes) {
+  if (staging_.bytes() >= bytes) return {};
+  staging_ = Buffer();  // freed when what reads it is done
+  TRY_ASSIGN(staging_, allocate(bytes));
+  return {};
+}
+
+// Everything is on the one stream, so the next rows may be made in the same place at once.
+Status CudaDevice::store_random_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+                                     const RandomRows& random) {
+  CHECK(w.layout == cuda::kTiledLayout && row_begin % 128 == 0 && row_begin + random.n <= w.n &&
+            index < w.count,
+        "rows ", row_begin, " + ", random.n, " of ", w.n);
+  WeightSpec spec = spec_of(w);
+  spec.n = random.n;
+  spec.count = 1;
+  const std::lock_guard lock(staging_mutex_);
+  TRY(reserve_staging(canonical_bytes(spec)));
+  const WeightMatrix rows = canonical_weight(spec, staging_.data());
+  cuda::random_rows(stream_, rows, random);
+  cuda::pack_rows(stream_, w, index, row_begin, rows);
+  return {};
 }
 
 void CudaDevice::run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) {

@@ -28,6 +28,8 @@ class CudaDevice final : public Device {
   Result<WeightMatrix> make_weight(const WeightSpec& spec) override;
   void store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
                   const WeightMatrix& rows) override;
+  Status store_random_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+                           const RandomRows& random) override;
   int64_t stored_weight_bytes(const WeightSpec& spec) const override;
   int64_t kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const override;
 
@@ -44,6 +46,8 @@ class CudaDevice final : public Device {
 
  private:
   CudaDevice() = default;
+  // Makes staging_ at least so large; its lock is held.
+  Status reserve_staging(int64_t bytes);
   cudaStream_t stream_ = nullptr;
   int multiprocessors_ = 0;
   int64_t shared_bytes_ = 0, cache_bytes_ = 0;

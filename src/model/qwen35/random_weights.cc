@@ -7,8 +7,6 @@
 
 #include "base/rng.h"
 #include "base/thread_pool.h"
-#include "tensor/formats/fp8_block128.h"
-#include "tensor/formats/int4_group128.h"
 
 namespace pewter {
 namespace {
@@ -17,110 +15,6 @@ namespace {
 int64_t block_rows(const WeightSpec& spec) {
   constexpr int64_t kBlockElements = int64_t{1} << 20;
   return std::min(spec.n, std::max<int64_t>(1, kBlockElements / spec.k / 128) * 128);
-}
-
-// A run of 64-bit numbers; faster than random_bits by one mix.
-class Bits {
- public:
-  explicit Bits(uint64_t seed) : state_(mix64(seed)) {}
-  uint64_t next() { return mix64(state_ += 0x9E3779B97F4A7C15u); }
-
- private:
-  uint64_t state_;
-};
-
-// Four numbers of variance 1 from each draw, uniform in ±√3.
-template <typename Store>
-void uniform_values(Bits& bits, int64_t count, const Store& store) {
-  constexpr float kUnit = 1.7320508f / 32768.0f;
-  for (int64_t i = 0; i < count; i += 4) {
-    uint64_t word = bits.next();
-    for (int64_t j = i; j < std::min(i + 4, count); ++j, word >>= 16)
-      store(j, kUnit * static_cast<float>(static_cast<int16_t>(word & 0xFFFFu)));
-  }
-}
-
-void random_bytes(Bits& bits, std::byte* to, int64_t count) {
-  for (int64_t i = 0; i < count; i += 8) {
-    const uint64_t word = bits.next();
-    std::memcpy(to + i, &word, static_cast<size_t>(std::min<int64_t>(8, count - i)));
-  }
-}
-
-// 256 codes of E4M3 spread evenly over ±448: the nearest to each of 256 values.
-const std::array<uint8_t, 256>& fp8_codes() {
-  static const std::array<uint8_t, 256> codes = [] {
-    std::array<uint8_t, 256> nearest{};
-    for (int i = 0; i < 256; ++i) {
-      const float want = (static_cast<float>(i) - 127.5f) / 127.5f * 448.0f;
-      float best = INFINITY;
-      for (int code = 0; code < 256; ++code) {
-        const float off = std::fabs(e4m3_to_float(static_cast<uint8_t>(code)) - want);
-        if (off < best) {  // never for NaN
-          best = off;
-          nearest[static_cast<size_t>(i)] = static_cast<uint8_t>(code);
-        }
-      }
-    }
-    return nearest;
-  }();
-  return codes;
-}
-
-// Writes a float of F16, BF16 or F32. Values here are normal numbers of all three.
-void store_scale(const TensorView& scales, int64_t i, float value) {
-  if (scales.dtype() != DType::kF16) return store_float(scales.data(), scales.dtype(), i, value);
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t exponent = ((bits >> 23) & 0xFFu) - 112;  // 2^-14 … 2^15
-  scales.data_as<uint16_t>()[i] =
-      static_cast<uint16_t>(((bits >> 16) & 0x8000u) | (exponent << 10) | ((bits >> 13) & 0x3FFu));
-}
-
-// rows of a matrix of k inputs; `size` is the standard deviation of an element.
-void fill_rows(const WeightMatrix& rows, float size, uint64_t seed) {
-  Bits bits(seed);
-  const TensorView& values = rows.values;
-  switch (rows.format) {
-    case WeightFormat::kF32:
-    case WeightFormat::kF16:
-    case WeightFormat::kBF16:
-      CHECK(values.dtype() != DType::kF16, "random f16 matrices are not made");
-      if (values.dtype() == DType::kBF16) {
-        auto* to = values.data_as<BFloat16>();
-        return uniform_values(bits, values.elements(),
-                              [&](int64_t i, float x) { to[i] = to_bfloat16(size * x); });
-      }
-      return uniform_values(bits, values.elements(),
-                            [&](int64_t i, float x) { values.data_as<float>()[i] = size * x; });
-    case WeightFormat::kFp8Block128: {
-      random_bytes(bits, values.data(), values.bytes());
-      const std::array<uint8_t, 256>& codes = fp8_codes();
-      auto* to = values.data_as<uint8_t>();
-      for (int64_t i = 0; i < values.bytes(); ++i) to[i] = codes[to[i]];
-      const float unit = size / (448.0f / 1.7320508f);
-      return uniform_values(bits, rows.scales.elements(), [&](int64_t i, float x) {
-        store_scale(rows.scales, i, unit * (1.0f + 0.1f * x));
-      });
-    }
-    case WeightFormat::kInt4Group128: {
-      random_bytes(bits, values.data(), values.bytes());
-      CHECK(!rows.zeros.defined(), "random int4 is symmetric");
-      constexpr float kCodeSize = 4.6368f;  // of code − 8, uniform in −8 … 7
-      return uniform_values(bits, rows.scales.elements(), [&](int64_t i, float x) {
-        const float magnitude = size / kCodeSize * (0.75f + 0.25f * std::fabs(x));
-        store_scale(rows.scales, i, x < 0 ? -magnitude : magnitude);
-      });
-    }
-    case WeightFormat::kInt8Row: {
-      random_bytes(bits, values.data(), values.bytes());
-      auto* to = values.data_as<int8_t>();
-      for (int64_t i = 0; i < values.bytes(); ++i) to[i] = std::max(to[i], int8_t{-127});
-      constexpr float kCodeSize = 73.6f;  // of codes uniform in −127 … 127
-      return uniform_values(bits, rows.scales.elements(), [&](int64_t i, float x) {
-        store_scale(rows.scales, i, size / kCodeSize * (1.0f + 0.1f * x));
-      });
-    }
-  }
 }
 
 class Maker {
@@ -173,14 +67,16 @@ class Maker {
     ThreadPool pool(options_.threads);
     pool.parallel_for(static_cast<int64_t>(items_.size()), [this](int64_t i) {
       const Item& item = items_[static_cast<size_t>(i)];
-      Result<WeightMatrix> rows = make_canonical_weight(item.rows);
-      if (!rows) {
+      const Status stored =
+          device_.store_random_rows(*item.to, item.index, item.row_begin,
+                                    {.n = item.rows.n,
+                                     .deviation = item.size,
+                                     .seed = random_bits(options_.seed, static_cast<uint64_t>(i))});
+      if (!stored) {
         const std::lock_guard lock(mutex_);
-        first_error_ = rows.error();
+        first_error_ = stored;
         return;
       }
-      fill_rows(*rows, item.size, random_bits(options_.seed, static_cast<uint64_t>(i)));
-      device_.store_rows(*item.to, item.index, item.row_begin, *rows);
       if (!options_.progress) return;
       const std::lock_guard lock(mutex_);
       done_ += weight_bytes(item.rows);

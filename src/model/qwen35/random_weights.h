@@ -1,5 +1,5 @@
-// Random weights for benches, made straight on a device in a second or two a gigabyte: sane enough
-// that logits are finite and routing is spread evenly, of a quality nobody asks for.
+// Random weights for benches, made by the device, the CPU in a second or two a gigabyte: sane
+// enough that logits are finite and routing is spread evenly, of a quality nobody asks for.
 #pragma once
 
 #include <functional>
