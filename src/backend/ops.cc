@@ -3,22 +3,22 @@
 namespace pewter {
 
 void Ops::delta_net(const DeltaNetArgs& args) {
-  norm_linear(args.in);
-  delta_mix(args.mix);
-  linear_add(args.out);
+  if (args.stages.runs(0)) norm_linear(args.in);
+  if (args.stages.runs(1)) delta_mix(args.mix);
+  if (args.stages.runs(2)) linear_add(args.out);
 }
 
 void Ops::attention_net(const AttentionNetArgs& args) {
-  norm_linear(args.in);
-  attention_prepare(args.prepare);
-  attention(args.attention);
-  linear_add(args.out);
+  if (args.stages.runs(0)) norm_linear(args.in);
+  if (args.stages.runs(1)) attention_prepare(args.prepare);
+  if (args.stages.runs(2)) attention(args.attention);
+  if (args.stages.runs(3)) linear_add(args.out);
 }
 
 void Ops::moe(const MoeArgs& args) {
-  route(args.route);
-  experts_up(args.up);
-  experts_down_add(args.down);
+  if (args.stages.runs(0)) route(args.route);
+  if (args.stages.runs(1)) experts_up(args.up);
+  if (args.stages.runs(2)) experts_down_add(args.down);
 }
 
 }  // namespace pewter

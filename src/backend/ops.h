@@ -92,17 +92,27 @@ struct AttentionArgs {
   TensorView out;  // [m, Nq·D] act
 };
 
+// Which stages of a block run, by their place in it: all, or one alone to measure it as it is
+// within the block, where a backend may hand on results in other forms than between ops. A stage
+// alone finds what the stages before it left when they last ran.
+struct BlockStages {
+  int only = -1;  // -1: all
+  constexpr bool runs(int stage) const { return only < 0 || only == stage; }
+};
+
 // A whole token mixer with its projections; by default the stages in turn.
 struct DeltaNetArgs {
   NormLinearArgs in;
   DeltaMixArgs mix;
   LinearAddArgs out;
+  BlockStages stages = {};
 };
 struct AttentionNetArgs {
   NormLinearArgs in;
   AttentionPrepareArgs prepare;
   AttentionArgs attention;
   LinearAddArgs out;
+  BlockStages stages = {};
 };
 
 // RMSNorm(x)·(1 + norm), its top-k experts of the softmax over all (ties to the lower index) with
@@ -147,6 +157,7 @@ struct MoeArgs {
   RouteArgs route;
   ExpertsUpArgs up;
   ExpertsDownAddArgs down;
+  BlockStages stages = {};
 };
 
 // Dense MLP, first half: out = silu(gate·n) ⊙ (up·n), n = RMSNorm(x)·(1 + norm).

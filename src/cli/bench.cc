@@ -4,6 +4,7 @@
 
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/profile_report.h"
 #include "cli/shared_flags.h"
 #include "cli/terminal.h"
 
@@ -55,8 +56,11 @@ class BenchCommand final : public Command {
     flags.option("--rows", "N", rows_, "Rows a sequence has in a decode step (default 1)");
     flags.option("--sequences", "N", sequences_, "Sequences decoded together (default 1)");
     flags.option("--repeat", "N", repeats_, "Timed repeats (default 5)");
+    flags.flag("--profile", profile_,
+               "Decode: run the stages of a step by themselves as well and show their times");
     flags.group("Output");
     flags.flag("--json", json_, "Write the result as one JSON object");
+    flags.flag("--csv", csv_, "Write the table of --profile as CSV");
     flags.footer(
         "The best of the repeats counts. Bytes and operations are those the model needs, whatever\n"
         "the kernels do; the ceiling is measured in between, in the same process: on the CPU by as "
@@ -75,6 +79,9 @@ class BenchCommand final : public Command {
       return invalid("--lm-head: of a MODEL want int8 or bf16");
     if (what_ == "prefill" && (rows_.value_or(1) != 1 || sequences_.value_or(1) != 1))
       return invalid("--rows and --sequences belong to decode");
+    if (what_ == "prefill" && profile_) return invalid("--profile belongs to decode");
+    if (csv_ && !profile_) return invalid("--csv belongs to --profile");
+    if (csv_ && json_) return invalid("--csv and --json exclude each other");
     TRY(backend_.check());
     TRY(check_range("--tokens", tokens_, 1, kMostTokens));
     TRY(check_range("--depth", depth_, 0, kMostTokens));
@@ -97,13 +104,16 @@ class BenchCommand final : public Command {
                                .rows = rows_.value_or(1),
                                .sequences = sequences_.value_or(1),
                                .repeats = repeats_.value_or(5),
-                               .unique_layers = unique_layers_.value_or(0)};
+                               .unique_layers = unique_layers_.value_or(0),
+                               .profile = profile_};
     const ProgressLine line;
     TRY_ASSIGN(const BenchResult result,
                run_bench(options, {.progress = [&](const std::string& text) { line.show(text); }}));
     line.clear();
-    const bool written = write_text(
-        STDOUT_FILENO, json_ ? bench_json(result).dump({.indent = 2}) + "\n" : bench_text(result));
+    const bool written =
+        write_text(STDOUT_FILENO, csv_    ? profile_csv(result)
+                                  : json_ ? bench_json(result).dump({.indent = 2}) + "\n"
+                                          : bench_text(result));
     if (!written) return Error{ErrorCode::kUnavailable, "standard output does not take the report"};
     return kExitOk;
   }
@@ -118,7 +128,7 @@ class BenchCommand final : public Command {
   std::string lm_head_ = kDefaultLmHead;
   ModelFlags backend_;
   std::optional<int64_t> unique_layers_, tokens_, depth_, rows_, sequences_, repeats_;
-  bool json_ = false;
+  bool profile_ = false, json_ = false, csv_ = false;
 };
 
 }  // namespace

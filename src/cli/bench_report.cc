@@ -3,15 +3,13 @@
 #include <algorithm>
 
 #include "base/memory_info.h"
+#include "cli/profile_report.h"
 #include "cli/table.h"
 
 namespace pewter {
 namespace {
 
 constexpr double kGiga = 1e9;
-
-// Four significant digits, about.
-std::string rate(double value) { return fixed(value, value < 10 ? 3 : value < 100 ? 2 : 1); }
 
 bool decodes(const BenchResult& r) { return r.options.kind == BenchKind::kDecode; }
 
@@ -82,7 +80,7 @@ std::string bench_text(const BenchResult& r) {
   }
   table.row({"share", fixed(100 * reached(r) / ceiling(r), 1) + " %", "of the ceiling"});
   return str_cat(model_text(r), " on ", r.device, ": ", work_text(r), "\n",
-                 formats_text(r.footprint), "\n", table.text());
+                 formats_text(r.footprint), "\n", table.text(), r.profile ? profile_text(r) : "");
 }
 
 Json bench_json(const BenchResult& r) {
@@ -130,6 +128,7 @@ Json bench_json(const BenchResult& r) {
     set("ceiling_is_native", r.arithmetic.is_native);
   }
   set("share_of_ceiling", reached(r) / ceiling(r));
+  if (r.profile) set("profile", profile_json(r));
   return json;
 }
 

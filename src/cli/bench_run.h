@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/factory.h"
+#include "cli/step_profile.h"
 #include "model/qwen35/step_bytes.h"
 
 namespace pewter {
@@ -25,6 +27,7 @@ struct BenchOptions {
   int64_t sequences = 1;
   int64_t repeats = 5;
   int64_t unique_layers = 0;  // 0: all
+  bool profile = false;       // decode: stage by stage as well
 };
 
 struct BenchResult {
@@ -42,6 +45,7 @@ struct BenchResult {
   double bytes_per_token = 0, flops_per_token = 0;
   double ceiling_bytes_per_second = 0;  // the best around the repeats
   ArithmeticCeiling arithmetic;
+  std::optional<StepProfile> profile;  // when asked for
 
   double best() const;
   double median() const;

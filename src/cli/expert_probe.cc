@@ -5,12 +5,11 @@
 
 namespace pewter {
 
-void ExpertProbe::count(const TensorView& expert) {
+int64_t count_distinct(Device& device, const TensorView& expert) {
   std::vector<int32_t> chosen(static_cast<size_t>(expert.elements()));
-  device_.copy_to_host(std::as_writable_bytes(std::span(chosen)), expert.data());
+  device.copy_to_host(std::as_writable_bytes(std::span(chosen)), expert.data());
   std::ranges::sort(chosen);
-  distinct_ += std::ranges::unique(chosen).begin() - chosen.begin();
-  ++layers_;
+  return std::ranges::unique(chosen).begin() - chosen.begin();
 }
 
 }  // namespace pewter

@@ -1,15 +1,18 @@
-// ExpertProbe: an Ops that hands everything on to another one and, when told to, counts how many
-// different experts each layer's rows chose.
+// ExpertProbe: hands ops on and, when told to, counts how many different experts each layer's rows
+// chose.
 #pragma once
 
-#include "backend/ops.h"
+#include "cli/forwarding_ops.h"
 
 namespace pewter {
 
-class ExpertProbe final : public Ops {
+// Different experts among those of some rows, read from the device. expert: [m, top_k] i32.
+int64_t count_distinct(Device& device, const TensorView& expert);
+
+class ExpertProbe final : public ForwardingOps {
  public:
   // Both outlive the probe.
-  ExpertProbe(Ops& ops, Device& device) : ops_(ops), device_(device) {}
+  ExpertProbe(Ops& ops, Device& device) : ForwardingOps(ops), device_(device) {}
 
   void count_experts(bool on) { counting_ = on; }
   // Mean over the layers routed while counting was on; 0 when there were none.
@@ -17,42 +20,14 @@ class ExpertProbe final : public Ops {
     return layers_ == 0 ? 0 : static_cast<double>(distinct_) / static_cast<double>(layers_);
   }
 
-  DType activation_dtype() const override { return ops_.activation_dtype(); }
-  KvFormat kv_format() const override { return ops_.kv_format(); }
-  int64_t scratch_bytes(const OpsLimits& limits) const override {
-    return ops_.scratch_bytes(limits);
-  }
-  Status reserve(const OpsLimits& limits) override { return ops_.reserve(limits); }
-  void embed(const EmbedArgs& args) override { ops_.embed(args); }
-  void norm_linear(const NormLinearArgs& args) override { ops_.norm_linear(args); }
-  void linear_add(const LinearAddArgs& args) override { ops_.linear_add(args); }
-  void add_residual(const AddResidualArgs& args) override { ops_.add_residual(args); }
-  void delta_mix(const DeltaMixArgs& args) override { ops_.delta_mix(args); }
-  void attention_prepare(const AttentionPrepareArgs& args) override {
-    ops_.attention_prepare(args);
-  }
-  void attention(const AttentionArgs& args) override { ops_.attention(args); }
-  void route(const RouteArgs& args) override { ops_.route(args); }
-  void experts_up(const ExpertsUpArgs& args) override { ops_.experts_up(args); }
-  void experts_down_add(const ExpertsDownAddArgs& args) override { ops_.experts_down_add(args); }
   void moe(const MoeArgs& args) override {
-    ops_.moe(args);  // whole, so that a backend's fused form is what runs
-    if (counting_) count(args.route.expert);
-  }
-  void mlp_up(const MlpUpArgs& args) override { ops_.mlp_up(args); }
-  void final_norm(const FinalNormArgs& args) override { ops_.final_norm(args); }
-  void logits(const LogitsArgs& args) override { ops_.logits(args); }
-  void mtp_combine(const MtpCombineArgs& args) override { ops_.mtp_combine(args); }
-  void copy(const CopyArgs& args) override { ops_.copy(args); }
-  void sample(const SampleArgs& args) override { ops_.sample(args); }
-  void fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) override {
-    ops_.fold(args, slot, accepted);
+    ops_.moe(args);
+    if (!counting_) return;
+    distinct_ += count_distinct(device_, args.route.expert);
+    ++layers_;
   }
 
  private:
-  void count(const TensorView& expert);
-
-  Ops& ops_;
   Device& device_;
   bool counting_ = false;
   int64_t distinct_ = 0, layers_ = 0;

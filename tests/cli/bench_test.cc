@@ -85,6 +85,46 @@ TEST(Bench, MakesAShapeAndCountsItsExperts) {
   EXPECT_NEAR(number(json, "bytes_per_token"), total / 8, 1);
 }
 
+// One row behind a depth: the stages' bytes are those of the step, and times add up.
+TEST(Bench, ProfilesAStep) {
+  const Json json = bench_json(
+      {"decode", demo_model(), "--tokens", "1", "--depth", "100", "--threads", "1", "--profile"});
+  const Json& profile = *json.find("profile");
+  EXPECT_NEAR(number(profile, "bytes_per_step"), number(json, "bytes_per_token"), 1);
+  EXPECT_NEAR(number(profile, "step_us"), 1e6 / number(json, "tokens_per_second"), 1e-3);
+  EXPECT_NEAR(number(profile, "unexplained_us"),
+              number(profile, "step_us") - number(profile, "stages_us"), 1e-3);
+  double sum = 0;
+  std::vector<std::string> names;
+  for (const Json& stage : profile.find("stages")->as_array()) {
+    names.push_back(stage.find("stage")->as_string());
+    sum += number(stage, "us_per_call") * number(stage, "calls");
+    EXPECT_NEAR(number(stage, "gb_per_second"),
+                number(stage, "bytes_per_call") / number(stage, "us_per_call") / 1e3, 1e-3);
+    EXPECT_NEAR(number(stage, "share_of_ceiling"),
+                number(stage, "gb_per_second") / number(json, "ceiling_gb_per_second"), 1e-6);
+  }
+  EXPECT_THAT(
+      names, testing::ElementsAre("embed", "delta_in", "delta_rule", "delta_out", "route",
+                                  "experts_up", "experts_down", "attention_in", "attention_prepare",
+                                  "attention", "attention_out", "final_norm", "head", "sampling"));
+  EXPECT_NEAR(number(profile, "stages_us"), sum, 1e-3);
+}
+
+TEST(Bench, ShowsAProfileAsTableAndCsv) {
+  const std::vector<std::string> arguments = {"decode",   demo_model(), "--tokens", "1",
+                                              "--repeat", "1",          "--profile"};
+  const ProgramResult table = bench(arguments);
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  for (const char* text : {"us a call", "experts up", "of read", "unexplained", "replayed"})
+    EXPECT_THAT(table.out, HasSubstr(text));
+  std::vector<std::string> with_csv = arguments;
+  with_csv.push_back("--csv");
+  const ProgramResult csv = bench(with_csv);
+  EXPECT_THAT(csv.out, testing::StartsWith("stage,calls,us_per_call,"));
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 1 + 14 + 2);
+}
+
 TEST(Bench, ShowsATable) {
   const ProgramResult result =
       bench({"decode", demo_model(), "--tokens", "2", "--repeat", "1", "--depth", "700"});
@@ -110,6 +150,9 @@ TEST(Bench, RefusesNonsense) {
       {{"decode", "x", "--unique-layers", "4"}, 2, "belong to --shape"},
       {{"prefill", "--shape", "third", "--rows", "2"}, 2, "belong to decode"},
       {{"prefill", "--shape", "third", "--sequences", "2"}, 2, "belong to decode"},
+      {{"prefill", "--shape", "third", "--profile"}, 2, "--profile belongs to decode"},
+      {{"decode", "--shape", "third", "--csv"}, 2, "--csv belongs to --profile"},
+      {{"decode", "--shape", "third", "--profile", "--csv", "--json"}, 2, "exclude each other"},
       {{"decode", "--shape", "third", "--tokens", "0"}, 2, "--tokens"},
       {{"decode", "--shape", "third", "--rows", "17"}, 2, "--rows: 17 is outside [1, 16]"},
       {{"decode", "--shape", "third", "--sequences", "0"}, 2, "--sequences: 0 is outside"},

@@ -219,10 +219,10 @@ cuda::DeltaArgs CudaOps::delta_args(const DeltaMixArgs& args) const {
   return delta;
 }
 
-void CudaOps::delta_mix(const DeltaMixArgs& args) { mix(args, false); }
+void CudaOps::delta_mix(const DeltaMixArgs& args) { mix(args, false, true); }
 
-// True when the rows were coded.
-bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes) {
+// True when the rows are coded.
+bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes, bool runs) {
   cuda::DeltaArgs delta = delta_args(args);
   delta.slot = args.batch.slot;
   delta.accepted = args.batch.accepted;
@@ -234,20 +234,20 @@ bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes) {
   delta.out = bf16(args.out);
   delta.out_stride = args.out.stride(0);
   if (args.batch.phase == Phase::kPrefill) {
-    cuda::delta_prefill(stream(), delta);
+    if (runs) cuda::delta_prefill(stream(), delta);
     return false;
   }
   const bool codes = wants_codes && cuda::can_code(delta);
   if (codes) delta.codes = scratch_.codes;
-  cuda::delta_decode(stream(), delta);
+  if (runs) cuda::delta_decode(stream(), delta);
   return codes;
 }
 
 // As the stages in turn; the rows between the last two are coded by the kernel that makes them.
 void CudaOps::delta_net(const DeltaNetArgs& args) {
-  norm_linear(args.in);
-  const bool coded = mix(args.mix, cuda::is_coded(args.out.w.format));
-  add_product(args.out, coded);
+  if (args.stages.runs(0)) norm_linear(args.in);
+  const bool coded = mix(args.mix, cuda::is_coded(args.out.w.format), args.stages.runs(1));
+  if (args.stages.runs(2)) add_product(args.out, coded);
 }
 
 void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
@@ -277,10 +277,10 @@ void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
                            .q_stride = args.q.stride(0)});
 }
 
-void CudaOps::attention(const AttentionArgs& args) { attend(args, false); }
+void CudaOps::attention(const AttentionArgs& args) { attend(args, false, true); }
 
-// True when the rows were coded.
-bool CudaOps::attend(const AttentionArgs& args, bool wants_codes) {
+// True when the rows are coded.
+bool CudaOps::attend(const AttentionArgs& args, bool wants_codes, bool runs) {
   cuda::AttendArgs attend{.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
                           .batch = batch_of(args.batch),
                           .cache = cache_of(args.kv),
@@ -293,22 +293,23 @@ bool CudaOps::attend(const AttentionArgs& args, bool wants_codes) {
                           .partials = scratch_.attention_partials,
                           .most_rows = most_rows(args.batch)};
   if (args.batch.phase != Phase::kDecode || !cuda::can_split(attend.shape)) {
-    cuda::attend_plain(stream(), attend);
+    if (runs) cuda::attend_plain(stream(), attend);
     return false;
   }
   if (wants_codes) attend.codes = scratch_.codes;
-  cuda::attend_split(stream(), attend);
+  if (runs) cuda::attend_split(stream(), attend);
   return wants_codes;
 }
 
 void CudaOps::attention_net(const AttentionNetArgs& args) {
-  norm_linear(args.in);
-  attention_prepare(args.prepare);
-  const bool coded = attend(args.attention, cuda::is_coded(args.out.w.format));
-  add_product(args.out, coded);
+  if (args.stages.runs(0)) norm_linear(args.in);
+  if (args.stages.runs(1)) attention_prepare(args.prepare);
+  const bool coded = attend(args.attention, cuda::is_coded(args.out.w.format), args.stages.runs(2));
+  if (args.stages.runs(3)) add_product(args.out, coded);
 }
 
-cuda::RouteRows CudaOps::router_logits(const RouteArgs& args, bool wants_codes, bool& has_codes) {
+cuda::RouteRows CudaOps::router_logits(const RouteArgs& args, bool wants_codes, bool runs,
+                                       bool& has_codes) {
   const int64_t m = args.x.dim(0), hidden = args.x.dim(1), experts = args.router.n;
   cuda::NormRows norm{.x = args.x.data_as<float>(),
                       .x_stride = args.x.stride(0),
@@ -322,11 +323,13 @@ cuda::RouteRows CudaOps::router_logits(const RouteArgs& args, bool wants_codes, 
   uint8_t* const codes = has_codes ? scratch_.codes : nullptr;
   const bool own_kernel = cuda::can_route_rows(hidden);
   const bool fused = own_kernel && cuda::can_norm(m, hidden, args.x.stride(0));
-  if (!fused) {
+  if (!fused && runs) {
     norm.codes = codes;
     cuda::norm_rows(stream(), norm);
   }
-  if (own_kernel) {
+  if (!runs) {
+    // Logits are those of the last time.
+  } else if (own_kernel) {
     cuda::RouterProduct job{
         .w = {cuda::stack_of(args.router), cuda::stack_of(args.shared_gate, experts)},
         .k = to_int(hidden),
@@ -364,7 +367,7 @@ cuda::RouteRows CudaOps::router_logits(const RouteArgs& args, bool wants_codes, 
 
 void CudaOps::route(const RouteArgs& args) {
   bool coded = false;
-  cuda::route_rows(stream(), router_logits(args, false, coded));
+  cuda::route_rows(stream(), router_logits(args, false, true, coded));
 }
 
 cuda::GroupPairs CudaOps::grouping(const TensorView& expert, int64_t experts) const {
@@ -447,19 +450,15 @@ void CudaOps::moe(const MoeArgs& args) {
   bool coded = false;
   const cuda::RouteRows rows = router_logits(
       args.route, cuda::is_coded(args.up.gate.format) || cuda::is_coded(args.up.shared_gate.format),
-      coded);
+      args.stages.runs(0), coded);
   const cuda::GroupPairs pairs = grouping(args.up.expert, args.up.gate.count);
-  if (cuda::can_route(rows)) {
-    experts_up_grouped(args.up, coded, rows);
-    experts_down_grouped(args.down);
-    return;
-  }
-  if (!cuda::route_and_group(stream(), rows, pairs)) {
+  const bool up_routes = cuda::can_route(rows);
+  if (args.stages.runs(0) && !up_routes && !cuda::route_and_group(stream(), rows, pairs)) {
     cuda::route_rows(stream(), rows);
     cuda::group_pairs(stream(), pairs);
   }
-  experts_up_grouped(args.up, coded);
-  experts_down_grouped(args.down);
+  if (args.stages.runs(1)) experts_up_grouped(args.up, coded, up_routes ? rows : cuda::RouteRows{});
+  if (args.stages.runs(2)) experts_down_grouped(args.down);
 }
 
 void CudaOps::mlp_up(const MlpUpArgs& args) {

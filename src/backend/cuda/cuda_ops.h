@@ -72,10 +72,12 @@ class CudaOps final : public Ops {
   void norm_rows_of(cuda::StreamArgs& job, const TensorView& x, const TensorView& weight,
                     float epsilon);
   void add_product(const LinearAddArgs& args, bool has_codes);
-  bool mix(const DeltaMixArgs& args, bool wants_codes);
-  bool attend(const AttentionArgs& args, bool wants_codes);
+  // Not `runs`: only what they would do is decided.
+  bool mix(const DeltaMixArgs& args, bool wants_codes, bool runs);
+  bool attend(const AttentionArgs& args, bool wants_codes, bool runs);
   // Norm and logits of the router; what is left of routing.
-  cuda::RouteRows router_logits(const RouteArgs& args, bool wants_codes, bool& has_codes);
+  cuda::RouteRows router_logits(const RouteArgs& args, bool wants_codes, bool runs,
+                                bool& has_codes);
   cuda::GroupPairs grouping(const TensorView& expert, int64_t experts) const;
   cuda::Grouping groups(const TensorView& expert, int64_t experts) const;
   // With a route's logits: routes and groups the rows as well.

@@ -1,0 +1,162 @@
+#include "cli/bench_session.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace pewter {
+namespace {
+
+// Fills positions [begin, depth) of a sequence by copying pages of its first `filled`: attention
+// does the same work on any keys, and a prompt of thousands of tokens would take minutes.
+void copy_pages(ModelRunner& runner, Device& device, const SequenceState& sequence, int64_t filled,
+                int64_t begin, int64_t depth) {
+  const int64_t full = std::max<int64_t>(1, filled / kPageTokens);
+  std::vector<std::byte> page;
+  const auto copy = [&](std::byte* plane, int64_t bytes, int32_t source, int32_t target) {
+    page.resize(static_cast<size_t>(bytes));
+    device.copy_to_host(page, plane + source * bytes);
+    device.copy_to_device(plane + target * bytes, page);
+  };
+  for (int64_t p = begin / kPageTokens; p < pages_for(depth); ++p) {
+    const int32_t source = sequence.pages[static_cast<size_t>(p % full)];
+    const int32_t target = sequence.pages[static_cast<size_t>(p)];
+    if (source == target) continue;
+    for (int64_t l = 0; l < runner.pool().kv.layers(); ++l) {
+      const KvLayer layer = runner.pool().kv.layer(l);
+      copy(layer.keys, layer.key_page_bytes, source, target);
+      copy(layer.values, layer.value_page_bytes, source, target);
+    }
+  }
+}
+
+}  // namespace
+
+BenchSession::BenchSession(const BenchOptions& options, const BenchHooks& hooks, BenchModel& model)
+    : options_(options),
+      hooks_(hooks),
+      made_(model),
+      recorder_(*model.backend.ops),
+      probe_(recorder_, *model.backend.device),
+      greedy_({.prompt = {0}, .sampling = {.temperature = 0}}, {}),
+      choosers_(static_cast<size_t>(step_rows()), &greedy_) {}
+
+Result<std::unique_ptr<BenchSession>> BenchSession::make(const BenchOptions& options,
+                                                         const BenchHooks& hooks,
+                                                         BenchModel& model) {
+  std::unique_ptr<BenchSession> session(new BenchSession(options, hooks, model));
+  TRY(session->prepare());
+  return session;
+}
+
+Status BenchSession::prepare() {
+  Device& device = *made_.backend.device;
+  TRY_ASSIGN(StepSampler sampler, StepSampler::make(device, recorder_,
+                                                    {.rows = step_rows(),
+                                                     .vocab_limit = made_.model.config.vocab_size,
+                                                     .token_mask = {}}));
+  sampler_ = std::make_unique<StepSampler>(std::move(sampler));
+  TRY_ASSIGN(runner_,
+             ModelRunner::make(made_.model, device, probe_, bench_runner_options(options_)));
+  const int64_t positions = runner_->options().cache_tokens / options_.sequences;
+  sequences_.resize(static_cast<size_t>(options_.sequences));
+  for (SequenceState& sequence : sequences_) {
+    TRY_ASSIGN(sequence, runner_->open(positions));
+  }
+  fill_to_depth();
+  return {};
+}
+
+int64_t BenchSession::step_rows() const {
+  return options_.kind == BenchKind::kDecode ? options_.sequences * options_.rows : 1;
+}
+
+double BenchSession::repeat(int64_t tokens) {
+  rewind();
+  const Stopwatch watch;
+  if (options_.kind == BenchKind::kPrefill)
+    prefill(sequences_[0], tokens, LogitsWanted::kLast);
+  else
+    for (int64_t i = 0; i < tokens; ++i) step();
+  const double done =
+      static_cast<double>(options_.kind == BenchKind::kPrefill ? tokens : tokens * step_rows());
+  return done / watch.seconds();
+}
+
+Result<StepProfile> BenchSession::profile() {
+  TRY_ASSIGN(OpTimer timer, OpTimer::make(*made_.backend.device));
+  rewind();
+  runner_->set_replay(false);  // a replayed step calls no op
+  RecordedStep recorded;
+  recorder_.record(&recorded);
+  step();
+  recorder_.record(nullptr);
+  runner_->set_replay(true);
+  return profile_step(recorded, *made_.backend.ops, *made_.backend.device, timer,
+                      static_cast<double>(options_.depth));
+}
+
+void BenchSession::count_experts(bool on) {
+  probe_.count_experts(on);
+  runner_->set_replay(!on);
+}
+
+void BenchSession::fill_to_depth() {
+  const int64_t first = std::min(options_.depth, runner_->options().chunk_rows);
+  if (first == 0) return;
+  if (hooks_.progress) hooks_.progress(str_cat("filling ", options_.depth, " positions"));
+  for (SequenceState& sequence : sequences_) {
+    prefill(sequence, first, LogitsWanted::kNone);
+    copy_pages(*runner_, *made_.backend.device, sequence, first, first / kPageTokens * kPageTokens,
+               options_.depth);
+  }
+}
+
+// Back to the depth. The recurrent state stays what it became: it has no length.
+void BenchSession::rewind() {
+  for (SequenceState& sequence : sequences_) {
+    sequence.length = options_.depth;
+    sequence.pending = sequence.offered = 0;
+  }
+}
+
+// Random tokens: a model of random weights would choose the same one for ever, and with it the
+// same experts.
+std::span<const int32_t> BenchSession::random_tokens(int64_t count) {
+  tokens_.resize(static_cast<size_t>(count));
+  for (int32_t& token : tokens_)
+    token = static_cast<int32_t>(rng_.below(static_cast<uint64_t>(made_.model.config.vocab_size)));
+  return tokens_;
+}
+
+void BenchSession::prefill(SequenceState& sequence, int64_t count, LogitsWanted logits) {
+  const std::span<const int32_t> tokens = random_tokens(count);
+  const auto chunk = static_cast<size_t>(runner_->options().chunk_rows);
+  for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
+    const size_t end = std::min(begin + chunk, tokens.size());
+    runner_->prefill({.sequence = &sequence,
+                      .tokens = tokens.subspan(begin, end - begin),
+                      .logits = end == tokens.size() ? logits : LogitsWanted::kNone});
+  }
+  if (logits != LogitsWanted::kNone) choose();
+}
+
+void BenchSession::step() {
+  const std::span<const int32_t> tokens = random_tokens(step_rows());
+  rows_.clear();
+  for (size_t s = 0; s < sequences_.size(); ++s)
+    rows_.push_back({.sequence = &sequences_[s],
+                     .tokens = tokens.subspan(s * static_cast<size_t>(options_.rows),
+                                              static_cast<size_t>(options_.rows)),
+                     .logits = LogitsWanted::kAll});
+  runner_->decode(rows_);
+  choose();
+  for (SequenceState& sequence : sequences_) runner_->accept(sequence, options_.rows);
+}
+
+void BenchSession::choose() {
+  for (const StepSampler::Choice& choice : sampler_->sample(runner_->logits(), choosers_))
+    finite_ = finite_ && choice.token >= 0;
+}
+
+}  // namespace pewter

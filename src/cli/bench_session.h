@@ -1,0 +1,57 @@
+// BenchSession: sequences of random tokens on a bench's model, run step by step.
+#pragma once
+
+#include "base/rng.h"
+#include "cli/bench_model.h"
+#include "cli/expert_probe.h"
+#include "cli/step_profile.h"
+#include "engine/step_sampler.h"
+
+namespace pewter {
+
+class BenchSession {
+ public:
+  // All outlive it. Errors: those of ModelRunner::make and of the device.
+  static Result<std::unique_ptr<BenchSession>> make(const BenchOptions& options,
+                                                    const BenchHooks& hooks, BenchModel& model);
+
+  // Tokens a second of one repeat: a prompt, or so many decode steps behind the depth.
+  double repeat(int64_t tokens);
+  // Where a decode step at the depth spends its time.
+  Result<StepProfile> profile();
+
+  // Counting looks at every layer's choice, which a replayed step does not stop for.
+  void count_experts(bool on);
+  double distinct_experts() const { return probe_.distinct_experts(); }
+  // Whether every row had finite logits so far.
+  bool finite() const { return finite_; }
+  int64_t step_rows() const;
+
+ private:
+  BenchSession(const BenchOptions& options, const BenchHooks& hooks, BenchModel& model);
+  Status prepare();
+  void fill_to_depth();
+  void rewind();
+  std::span<const int32_t> random_tokens(int64_t count);
+  void prefill(SequenceState& sequence, int64_t count, LogitsWanted logits);
+  void step();
+  void choose();
+
+  const BenchOptions& options_;
+  const BenchHooks& hooks_;
+  BenchModel& made_;
+  StepRecorder recorder_;
+  ExpertProbe probe_;
+  Rng rng_{7};
+  // Nobody looks at the tokens, but choosing them is part of a step.
+  std::unique_ptr<StepSampler> sampler_;
+  Sampler greedy_;
+  std::vector<const Sampler*> choosers_;
+  bool finite_ = true;
+  std::unique_ptr<ModelRunner> runner_;
+  std::vector<SequenceState> sequences_;
+  std::vector<int32_t> tokens_;
+  std::vector<SequenceRows> rows_;
+};
+
+}  // namespace pewter

@@ -1,0 +1,22 @@
+// A decode step stage by stage, as a table, as JSON and as CSV.
+#pragma once
+
+#include "base/json.h"
+#include "cli/bench_run.h"
+
+namespace pewter {
+
+// All of a result that has a profile.
+std::string profile_text(const BenchResult& result);
+Json profile_json(const BenchResult& result);
+// A line for each stage, then "replay" and "step"; under a header.
+std::string profile_csv(const BenchResult& result);
+
+// What of the step's time its stages by themselves do not come to, in seconds: what the host does
+// and gaps between kernels, less what overlaps within a step. May be negative.
+double unexplained_seconds(const StepProfile& profile);
+
+// Four significant digits, about.
+std::string rate(double value);
+
+}  // namespace pewter
