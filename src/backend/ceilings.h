@@ -19,6 +19,12 @@ struct ArithmeticCeiling {
   bool is_native = true;
 };
 
+// A read of memory, or a copy, whose bytes are those read and written.
+enum class Traffic : uint8_t { kRead, kCopy };
+constexpr std::string_view traffic_name(Traffic traffic) {
+  return traffic == Traffic::kRead ? "read" : "copy";
+}
+
 class Ceilings {
  public:
   virtual ~Ceilings() = default;
@@ -27,10 +33,10 @@ class Ceilings {
   virtual std::string processors() const = 0;
   // Memory it takes to measure with, many times the last-level cache.
   virtual int64_t buffer_bytes() const = 0;
-  // What moves memory at best here: "read", or "copy", whose bytes are those read and written.
-  virtual std::string_view bandwidth_kind() const = 0;
+  // What benches of this backend divide by.
+  virtual Traffic usual_traffic() const = 0;
   // The best of a few passes over that memory; a fraction of a second. Bytes a second.
-  virtual double bandwidth() = 0;
+  virtual double bandwidth(Traffic traffic) = 0;
   virtual ArithmeticCeiling arithmetic(Arithmetic kind) = 0;
 };
 

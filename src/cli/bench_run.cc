@@ -56,13 +56,13 @@ Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hoo
                      .device = made.backend.name,
                      .threads = ceilings->threads(),
                      .processors = ceilings->processors(),
-                     .bandwidth_kind = ceilings->bandwidth_kind()};
+                     .bandwidth_kind = traffic_name(ceilings->usual_traffic())};
   const Arithmetic arithmetic =
       is_quantised_int4(made.footprint) ? Arithmetic::kInt8Dot : Arithmetic::kBF16Dot;
   const auto measure_ceiling = [&] {
     if (decodes) {
       result.ceiling_bytes_per_second =
-          std::max(result.ceiling_bytes_per_second, ceilings->bandwidth());
+          std::max(result.ceiling_bytes_per_second, ceilings->bandwidth(ceilings->usual_traffic()));
       return;
     }
     const ArithmeticCeiling ceiling = ceilings->arithmetic(arithmetic);

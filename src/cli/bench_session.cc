@@ -83,7 +83,7 @@ double BenchSession::repeat(int64_t tokens) {
   return done / watch.seconds();
 }
 
-Result<StepProfile> BenchSession::profile() {
+Result<StepProfile> BenchSession::profile(const StageFilter& wanted) {
   TRY_ASSIGN(OpTimer timer, OpTimer::make(*made_.backend.device));
   rewind();
   runner_->set_replay(false);  // a replayed step calls no op
@@ -93,7 +93,7 @@ Result<StepProfile> BenchSession::profile() {
   recorder_.record(nullptr);
   runner_->set_replay(true);
   return profile_step(recorded, *made_.backend.ops, *made_.backend.device, timer,
-                      static_cast<double>(options_.depth));
+                      static_cast<double>(options_.depth), wanted);
 }
 
 void BenchSession::count_experts(bool on) {

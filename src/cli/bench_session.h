@@ -18,7 +18,7 @@ class BenchSession {
   // Tokens a second of one repeat: a prompt, or so many decode steps behind the depth.
   double repeat(int64_t tokens);
   // Where a decode step at the depth spends its time.
-  Result<StepProfile> profile();
+  Result<StepProfile> profile(const StageFilter& wanted = {});
 
   // Counting looks at every layer's choice, which a replayed step does not stop for.
   void count_experts(bool on);

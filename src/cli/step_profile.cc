@@ -33,13 +33,14 @@ double StepProfile::bytes() const {
 }
 
 StepProfile profile_step(const RecordedStep& step, Ops& ops, Device& device, OpTimer& timer,
-                         double context) {
+                         double context, const StageFilter& wanted) {
   StepProfile profile;
   const auto run_all = [&] {
     for (const OpCall& call : step.calls) call(ops);
   };
-  profile.replay_seconds = timer.seconds(run_all);
+  if (!wanted) profile.replay_seconds = timer.seconds(run_all);
   for (const std::string_view name : stage_names(step)) {
+    if (wanted && !wanted(name)) continue;
     std::vector<const StageCall*> calls;
     for (const StageCall& call : step.stages)
       if (call.stage == name) calls.push_back(&call);

@@ -27,9 +27,12 @@ struct StepProfile {
   double bytes() const;           // of the step
 };
 
-// `context`: committed positions of a sequence in the recorded step, mean. Steps that follow find
-// state and activations changed, but finite.
+using StageFilter = std::function<bool(std::string_view stage)>;
+
+// `context`: committed positions of a sequence in the recorded step, mean. With a filter only those
+// stages are timed, and no whole step. Steps that follow find state and activations changed, but
+// finite.
 StepProfile profile_step(const RecordedStep& step, Ops& ops, Device& device, OpTimer& timer,
-                         double context);
+                         double context, const StageFilter& wanted = {});
 
 }  // namespace pewter

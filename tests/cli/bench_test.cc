@@ -133,6 +133,45 @@ TEST(Bench, ShowsATable) {
     EXPECT_THAT(result.out, HasSubstr(text));
 }
 
+// Memory traffic of one op alone is that of its matrix.
+TEST(BenchKernels, MeasuresProductsOfOneFormat) {
+  const ProgramResult result = bench({"kernels", "--device", "cpu", "--shape", "third", "--format",
+                                      "int4", "--only", "attention_out", "--rows", "2", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = Json::parse(result.out).value();
+  EXPECT_GT(number(json, "read_gb_per_second"), 0);
+  EXPECT_GT(number(json, "copy_gb_per_second"), 0);
+  const Json::Array& kernels = json.find("kernels")->as_array();
+  ASSERT_EQ(kernels.size(), 1u);
+  const Json& kernel = kernels[0];
+  EXPECT_EQ(kernel.find("op")->as_string(), "attention_out");
+  EXPECT_EQ(kernel.find("format")->as_string(), "int4");
+  EXPECT_EQ(number(kernel, "rows"), 2);
+  EXPECT_EQ(number(kernel, "bytes"), 1024 * 2048 / 2 + 1024 * 2048 / 128 * 2);
+  EXPECT_NEAR(number(kernel, "gb_per_second"), number(kernel, "bytes") / number(kernel, "us") / 1e3,
+              1e-6);
+  EXPECT_NEAR(number(kernel, "share_of_copy"),
+              number(kernel, "gb_per_second") / number(json, "copy_gb_per_second"), 1e-9);
+  EXPECT_NEAR(number(kernel, "share_of_read"),
+              number(kernel, "gb_per_second") / number(json, "read_gb_per_second"), 1e-9);
+}
+
+TEST(BenchKernels, MeasuresStagesAtADepth) {
+  const std::vector<std::string> arguments = {"kernels", "--device", "cpu",     "--shape",
+                                              "third",   "--only",   "experts", "--depth",
+                                              "64",      "--rows",   "2"};
+  const ProgramResult table = bench(arguments);
+  ASSERT_EQ(table.exit_code, 0) << table.err;
+  for (const char* text : {"experts up", "experts down", "hybrid", "of copy", "of read"})
+    EXPECT_THAT(table.out, HasSubstr(text));
+  std::vector<std::string> with_csv = arguments;
+  with_csv.push_back("--csv");
+  const ProgramResult csv = bench(with_csv);
+  EXPECT_THAT(csv.out, testing::StartsWith("op,shape,format,"));
+  EXPECT_THAT(csv.out, HasSubstr("\nexperts_up,third,hybrid,0,0,2,64,"));
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 3);
+}
+
 struct Refusal {
   std::vector<std::string> arguments;
   int exit_code;
@@ -142,7 +181,7 @@ struct Refusal {
 TEST(Bench, RefusesNonsense) {
   const std::vector<Refusal> refusals = {
       {{}, 2, "WHAT"},
-      {{"encode", "--shape", "third"}, 2, "\"encode\" is neither decode nor prefill"},
+      {{"encode", "--shape", "third"}, 2, "\"encode\" is none of decode, prefill, kernels"},
       {{"decode"}, 2, "neither a MODEL nor a --shape"},
       {{"decode", "x", "--shape", "third"}, 2, "exclude each other"},
       {{"decode", "x", "--format", "int4"}, 2, "belong to --shape"},
@@ -169,6 +208,15 @@ TEST(Bench, RefusesNonsense) {
       {{"decode", "--shape", "qwen3.5-0.8b", "--lm-head", "int4"}, 1, "--lm-head: "},
       {{"decode", "--shape", "third", "--lm-head", "int5"}, 1, "\"int5\" is none of bf16, int8"},
       {{"decode", "x", "--lm-head", "fp8"}, 2, "--lm-head: of a MODEL"},
+      {{"decode", "x", "--only", "head"}, 2, "--only belongs to kernels"},
+      {{"kernels", "x"}, 2, "a MODEL belongs to decode and prefill"},
+      {{"kernels", "--repeat", "3"}, 2, "belong to decode and prefill"},
+      {{"kernels", "--rows", "17"}, 2, "--rows: 17 is outside [1, 16]"},
+      {{"kernels", "--csv", "--json"}, 2, "exclude each other"},
+      {{"kernels", "--shape", "fourth"}, 1, "shape: \"fourth\" is none of third, "},
+      {{"kernels", "--format", "hybrid"}, 1, "\"hybrid\" is none of bf16, fp8, int4, int8"},
+      {{"kernels", "--device", "abacus"}, 1, "abacus"},
+      {{"kernels", "--shape", "third", "--only", "abacus"}, 1, "no op of third is named like"},
       {{"decode", "/nonexistent"}, 1, "/nonexistent"},
   };
   for (const Refusal& refusal : refusals) {

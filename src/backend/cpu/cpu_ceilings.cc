@@ -28,7 +28,7 @@ CpuCeilings::CpuCeilings(int threads)
       buffer_bytes_(std::max(512 * kMiB, 4 * last_level_cache_bytes()) / kPieceBytes *
                     kPieceBytes) {}
 
-double CpuCeilings::bandwidth() {
+double CpuCeilings::bandwidth(Traffic traffic) {
   const int64_t pieces = buffer_bytes_ / kPieceBytes;
   if (buffer_.data() == nullptr) {
     constexpr int64_t kHugePage = 2 * kMiB;
@@ -43,17 +43,24 @@ double CpuCeilings::bandwidth() {
   }
   const ReadLoop loop = read_loop();
   std::atomic<uint64_t> sum{0};
+  const auto piece = [&](int64_t i) { return buffer_.data() + i * kPieceBytes; };
+  const auto pass = [&] {
+    if (traffic == Traffic::kRead)
+      pool_.parallel_for(pieces, [&](int64_t i) {
+        sum.fetch_xor(loop(piece(i), kPieceBytes), std::memory_order_relaxed);
+      });
+    else
+      pool_.parallel_for(pieces / 2, [&](int64_t i) {
+        std::memcpy(piece(pieces / 2 + i), piece(i), kPieceBytes);
+      });
+    return static_cast<double>((traffic == Traffic::kRead ? pieces : pieces / 2 * 2) * kPieceBytes);
+  };
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {
     const Stopwatch watch;
     double bytes = 0;
-    do {
-      pool_.parallel_for(pieces, [&](int64_t i) {
-        sum.fetch_xor(loop(buffer_.data() + i * kPieceBytes, kPieceBytes),
-                      std::memory_order_relaxed);
-      });
-      bytes += static_cast<double>(buffer_bytes_);
-    } while (watch.seconds() < kRunSeconds);
+    do bytes += pass();
+    while (watch.seconds() < kRunSeconds);
     best = std::max(best, bytes / watch.seconds());
   }
   // Of the sum nothing is known but that it was needed.

@@ -19,8 +19,8 @@ class CpuCeilings final : public Ceilings {
     return str_cat(pool_.threads(), pool_.threads() == 1 ? " thread" : " threads");
   }
   int64_t buffer_bytes() const override { return buffer_bytes_; }
-  std::string_view bandwidth_kind() const override { return "read"; }
-  double bandwidth() override;
+  Traffic usual_traffic() const override { return Traffic::kRead; }
+  double bandwidth(Traffic traffic) override;
   ArithmeticCeiling arithmetic(Arithmetic kind) override;
 
  private:

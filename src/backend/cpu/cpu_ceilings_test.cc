@@ -39,6 +39,10 @@ TEST(PeakLoops, RunAsOftenAsTold) {
 
 TEST(CpuCeilings, AreThoseOfSomeMachine) {
   CpuCeilings ceilings(1);
+  for (const Traffic traffic : {Traffic::kRead, Traffic::kCopy}) {
+    EXPECT_GT(ceilings.bandwidth(traffic), 1e7) << traffic_name(traffic);
+    EXPECT_LT(ceilings.bandwidth(traffic), 1e13) << traffic_name(traffic);
+  }
   EXPECT_EQ(ceilings.threads(), 1);
   for (const Arithmetic kind : {Arithmetic::kInt8Dot, Arithmetic::kBF16Dot}) {
     const ArithmeticCeiling ceiling = ceilings.arithmetic(kind);

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/common/cuda_check.h"
 #include "backend/cuda/common/peak.h"
+#include "backend/cuda/read_all.h"
 
 namespace pewter {
 namespace {
@@ -43,9 +44,12 @@ std::string CudaCeilings::processors() const {
   return str_cat(device_->multiprocessors(), " multiprocessors of ", device_->description());
 }
 
-double CudaCeilings::bandwidth() {
+double CudaCeilings::bandwidth(Traffic traffic) {
   const auto half = static_cast<size_t>(kBufferBytes / 2);
   const double seconds = best_seconds(device_->stream(), [&] {
+    if (traffic == Traffic::kRead)
+      return cuda::read_all(device_->stream(), device_->multiprocessors(), buffer_.data(),
+                            kBufferBytes);
     CUDA_CHECK(cudaMemcpyAsync(buffer_.data() + half, buffer_.data(), half,
                                cudaMemcpyDeviceToDevice, device_->stream()));
   });

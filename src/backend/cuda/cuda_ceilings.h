@@ -1,5 +1,5 @@
-// The GPU's ceilings: a copy of memory to memory counted as bytes read and written, and chains of
-// the bf16 matrix instruction kernels are made of.
+// The GPU's ceilings: a copy of memory to memory counted as bytes read and written, a read by all
+// multiprocessors, and chains of the bf16 matrix instruction kernels are made of.
 #pragma once
 
 #include "backend/ceilings.h"
@@ -15,8 +15,8 @@ class CudaCeilings final : public Ceilings {
   int threads() const override { return device_->multiprocessors(); }
   int64_t buffer_bytes() const override { return kBufferBytes; }
   std::string processors() const override;
-  std::string_view bandwidth_kind() const override { return "copy"; }
-  double bandwidth() override;
+  Traffic usual_traffic() const override { return Traffic::kCopy; }
+  double bandwidth(Traffic traffic) override;
   ArithmeticCeiling arithmetic(Arithmetic kind) override;
 
  private:
