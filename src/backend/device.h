@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "backend/row_uploader.h"
 #include "tensor/random_rows.h"
 
 namespace pewter {
@@ -50,6 +51,8 @@ class Device {
   // several threads.
   virtual void store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
                           const WeightMatrix& rows) = 0;
+  // For a load of many rows; the device outlives it. Here it stores them at once.
+  virtual std::unique_ptr<RowUploader> make_row_uploader();
   // Stores pseudo-random rows in the same place. Made on the host here; a backend may make them
   // where they lie, of the same bits. Error: kResourceExhausted.
   virtual Status store_random_rows(WeightMatrix& w, int64_t index, int64_t row_begin,

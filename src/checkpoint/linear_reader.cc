@@ -38,7 +38,7 @@ std::vector<RowRange> split_rows(const LinearSource& source) {
 Result<std::span<std::byte>> Staging::take(int64_t bytes) {
   if (bytes > buffer_.bytes()) {
     buffer_ = Buffer();
-    TRY_ASSIGN(buffer_, Buffer::host(bytes));
+    TRY_ASSIGN(buffer_, memory_(bytes));
   }
   return std::span(buffer_.data(), static_cast<size_t>(bytes));
 }
@@ -85,30 +85,31 @@ Result<std::span<std::byte>> LinearReader::read_columns(const StoredTensor& tens
 }
 
 Status LinearReader::read(const LinearSource& source, RowRange rows, bool with_zeros,
-                          const RowSink& sink) {
+                          RowBuffers& to, const RowSink& sink) {
   switch (source.format) {
     case WeightFormat::kF32:
     case WeightFormat::kF16:
     case WeightFormat::kBF16:
-      return read_plain(source, rows, sink);
+      return read_plain(source, rows, to, sink);
     case WeightFormat::kFp8Block128:
-      return read_fp8(source, rows, sink);
+      return read_fp8(source, rows, to, sink);
     case WeightFormat::kInt4Group128:
-      return read_int4(source, rows, with_zeros, sink);
+      return read_int4(source, rows, with_zeros, to, sink);
     case WeightFormat::kInt8Row:
       CHECK(false, "no file holds int8_row");
   }
   return {};
 }
 
-Status LinearReader::read_plain(const LinearSource& source, RowRange rows, const RowSink& sink) {
+Status LinearReader::read_plain(const LinearSource& source, RowRange rows, RowBuffers& to,
+                                const RowSink& sink) {
   const StoredTensor& tensor = *source.values;
   const DType dtype = *tensor.info.dtype;
   const int64_t row_bytes = source.k * dtype_bytes(dtype);
   TRY_ASSIGN(
       const std::span<std::byte> data,
       read_range(tensor.file, tensor.info.begin + source.values_offset + rows.begin * row_bytes,
-                 rows.size() * row_bytes, dtype_bytes(dtype), raw_values_));
+                 rows.size() * row_bytes, dtype_bytes(dtype), to.values));
   if (const int64_t bad = find_nonfinite(data, dtype); bad >= 0) {
     const int64_t in_tensor = source.values_offset / row_bytes + rows.begin + bad / source.k;
     fault(tensor, str_cat("element ", at_text(in_tensor, bad % source.k), " is not finite"));
@@ -121,18 +122,19 @@ Status LinearReader::read_plain(const LinearSource& source, RowRange rows, const
   return {};
 }
 
-Status LinearReader::read_fp8(const LinearSource& source, RowRange rows, const RowSink& sink) {
+Status LinearReader::read_fp8(const LinearSource& source, RowRange rows, RowBuffers& to,
+                              const RowSink& sink) {
   const StoredTensor &tensor = *source.values, &scale_tensor = *source.scales;
   const int64_t k = source.k, across = fp8_blocks(k), down = fp8_blocks(rows.size());
   const int64_t scale_bytes = dtype_bytes(source.scale_dtype);
   const int64_t first_block = rows.begin / kFp8Block;
   TRY_ASSIGN(const std::span<std::byte> codes,
              read_range(tensor.file, tensor.info.begin + source.values_offset + rows.begin * k,
-                        rows.size() * k, 1, raw_values_));
+                        rows.size() * k, 1, to.values));
   TRY_ASSIGN(
       const std::span<std::byte> scales,
       read_range(scale_tensor.file, scale_tensor.info.begin + first_block * across * scale_bytes,
-                 down * across * scale_bytes, scale_bytes, raw_scales_));
+                 down * across * scale_bytes, scale_bytes, to.scales));
   bool good = true;
   if (const int64_t bad = find_fp8_nan(codes); bad >= 0) {
     fault(tensor, str_cat("element ", at_text(rows.begin + bad / k, bad % k), " is NaN"));
@@ -168,7 +170,7 @@ Status LinearReader::read_fp8(const LinearSource& source, RowRange rows, const R
 // bytes, that word is four bytes of our row n in their order, so unpacking is a transposition of
 // 32-bit words.
 Status LinearReader::read_int4(const LinearSource& source, RowRange rows, bool with_zeros,
-                               const RowSink& sink) {
+                               RowBuffers& to, const RowSink& sink) {
   static_assert(std::endian::native == std::endian::little);
   const int64_t n = rows.size(), k = source.k, groups = k / kInt4Group;
   const int64_t scale_bytes = dtype_bytes(source.scale_dtype);
@@ -176,15 +178,15 @@ Status LinearReader::read_int4(const LinearSource& source, RowRange rows, bool w
   TRY_ASSIGN(const std::span<std::byte> raw_scales,
              read_columns(*source.scales, rows, raw_scales_));
   bool good = check_int4_scales(source, rows, raw_scales);
-  TRY_ASSIGN(const std::span<std::byte> values, values_.take(n * k / 2));
-  TRY_ASSIGN(const std::span<std::byte> scales, scales_.take(n * groups * scale_bytes));
+  TRY_ASSIGN(const std::span<std::byte> values, to.values.take(n * k / 2));
+  TRY_ASSIGN(const std::span<std::byte> scales, to.scales.take(n * groups * scale_bytes));
   transpose32(typed<uint32_t>(words), k / 8, n, typed<uint32_t>(values));
   if (scale_bytes == 2)
     transpose16(typed<uint16_t>(raw_scales), groups, n, typed<uint16_t>(scales));
   else
     transpose32(typed<uint32_t>(raw_scales), groups, n, typed<uint32_t>(scales));
 
-  TRY_ASSIGN(const std::span<std::byte> zeros, zeros_.take(n * groups));
+  TRY_ASSIGN(const std::span<std::byte> zeros, to.zeros.take(n * groups));
   TRY_ASSIGN(const std::span<std::byte> packed,
              read_columns(*source.zeros, {rows.begin / 8, rows.end / 8}, raw_zeros_));
   good = unpack_zeros(source, rows, packed, typed<uint8_t>(zeros)) && good;

@@ -27,6 +27,12 @@ class Buffer {
     if (data_ != nullptr) release_(data_, bytes_);
   }
 
+  // The same memory, freed another way.
+  Buffer with_release(Release release) && {
+    release_ = release;
+    return std::move(*this);
+  }
+
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/common/cuda_check.h"
+#include "backend/cuda/cuda_row_uploader.h"
 #include "backend/cuda/linear/random_rows.h"
 #include "backend/cuda/linear/weight_store.h"
 #include "base/memory_info.h"
@@ -93,8 +94,7 @@ int64_t CudaDevice::stored_weight_bytes(const WeightSpec& spec) const {
   return cuda::tiled_bytes(spec);
 }
 
-// The rows travel as they are and are packed by the GPU.
-void CudaDevice::store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+void CudaDevice::check_rows(const WeightMatrix& w, int64_t index, int64_t row_begin,
                             const WeightMatrix& rows) {
   CHECK(w.layout == cuda::kTiledLayout && rows.layout == WeightMatrix::kCanonical &&
             rows.format == w.format && rows.k == w.k && rows.count == 1 &&
@@ -102,28 +102,20 @@ void CudaDevice::store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
         "rows of another matrix");
   CHECK(row_begin % 128 == 0 && row_begin + rows.n <= w.n && index < w.count, "rows ", row_begin,
         " + ", rows.n, " of ", w.n);
+}
+
+std::unique_ptr<RowUploader> CudaDevice::make_row_uploader() {
+  return std::make_unique<CudaRowUploader>(*this);
+}
+
+// The rows travel as they are and are packed by the GPU.
+void CudaDevice::store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
+                            const WeightMatrix& rows) {
+  check_rows(w, index, row_begin, rows);
   const std::lock_guard lock(staging_mutex_);
-  int64_t used = 0;
-  const auto upload = [&](const TensorView& part) {
-    TensorView copy = part;
-    if (!part.defined()) return copy;
-    copy_to_device(staging_.data() + used,
-                   std::span(part.data(), static_cast<size_t>(part.bytes())));
-    copy = TensorView(staging_.data() + used, part.dtype(),
-                      {part.dim(0), part.dim(1), part.rank() > 2 ? part.dim(2) : 1});
-    used += cuda::round_up(part.bytes(), 256);
-    return copy;
-  };
-  int64_t bytes = 0;
-  for (const TensorView* part : {&rows.values, &rows.scales, &rows.zeros})
-    if (part->defined()) bytes += cuda::round_up(part->bytes(), 256);
-  const Status room = reserve_staging(bytes);
+  const Status room = reserve_staging(canonical_bytes(spec_of(rows)));
   CHECK(room.has_value(), "no GPU memory to pack weights: ", room.error().message);
-  WeightMatrix on_device = rows;
-  on_device.values = upload(rows.values);
-  on_device.scales = upload(rows.scales);
-  on_device.zeros = upload(rows.zeros);
-  cuda::pack_rows(stream_, w, index, row_begin, on_device);
+  upload_rows(stream_, staging_.data(), w, index, row_begin, rows);
   CUDA_CHECK(
       cudaStreamSynchronize(stream_));  // the caller's rows and the staging area are free again
 }

@@ -28,6 +28,7 @@ class CudaDevice final : public Device {
   Result<WeightMatrix> make_weight(const WeightSpec& spec) override;
   void store_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
                   const WeightMatrix& rows) override;
+  std::unique_ptr<RowUploader> make_row_uploader() override;
   Status store_random_rows(WeightMatrix& w, int64_t index, int64_t row_begin,
                            const RandomRows& random) override;
   int64_t stored_weight_bytes(const WeightSpec& spec) const override;
@@ -37,6 +38,10 @@ class CudaDevice final : public Device {
   void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override;
   void forget_steps(const void* owner) override;
   int64_t recorded_bytes() const override;
+
+  // CHECKs what store_rows is given.
+  static void check_rows(const WeightMatrix& w, int64_t index, int64_t row_begin,
+                         const WeightMatrix& rows);
 
   cudaStream_t stream() const { return stream_; }
   int multiprocessors() const { return multiprocessors_; }

@@ -34,6 +34,44 @@ int thread_count(const LoadOptions& options, size_t items) {
   return std::clamp(wanted, 1, std::max(1, static_cast<int>(items)));
 }
 
+// Buffers of one thread: while the device takes the rows of one, the next are read into another.
+class RowRing {
+ public:
+  explicit RowRing(RowUploader& uploader) : uploader_(uploader) {
+    const HostMemory memory = [&uploader](int64_t bytes) { return uploader.allocate_host(bytes); };
+    for (size_t i = 0; i < kSlots; ++i) slots_.push_back({.buffers = RowBuffers(memory)});
+  }
+  ~RowRing() {
+    for (Slot& slot : slots_) uploader_.finish(slot.pending);
+  }
+  RowRing(const RowRing&) = delete;
+  RowRing& operator=(const RowRing&) = delete;
+
+  // Nobody reads what is in them any more. The same until rows of theirs are on their way.
+  RowBuffers& buffers() {
+    Slot& slot = slots_[at_];
+    uploader_.finish(std::exchange(slot.pending, 0));
+    return slot.buffers;
+  }
+  // Rows that lie in buffers().
+  Status store(WeightMatrix& to, int64_t index, int64_t row_begin, const WeightMatrix& rows) {
+    Slot& slot = slots_[at_];
+    TRY_ASSIGN(slot.pending, uploader_.begin(to, index, row_begin, rows));
+    if (slot.pending != 0) at_ = (at_ + 1) % kSlots;
+    return {};
+  }
+
+ private:
+  static constexpr size_t kSlots = 2;
+  struct Slot {
+    RowBuffers buffers;
+    int64_t pending = 0;
+  };
+  RowUploader& uploader_;
+  std::vector<Slot> slots_;
+  size_t at_ = 0;
+};
+
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, const LoadPlan& plan, Device& device,
@@ -68,6 +106,7 @@ class Loader {
     for (int f = 0; f < checkpoint_.file_count(); ++f)
       direct_io_.push_back(options_.direct_io.value_or(!is_cached(checkpoint_.file(f).file())));
 
+    uploader_ = device_.make_row_uploader();
     std::vector<std::thread> threads;
     const int count = thread_count(options_, items_.size());
     for (int i = 1; i < count; ++i) threads.emplace_back([this] { work(); });
@@ -127,10 +166,11 @@ class Loader {
 
   void work() {
     LinearReader reader(checkpoint_, direct_io_, findings_);
+    RowRing ring(*uploader_);
     while (!stop_) {
       const size_t i = next_.fetch_add(1);
       if (i >= items_.size()) return;
-      Status status = load(reader, items_[i]);
+      Status status = load(reader, ring, items_[i]);
       const std::lock_guard lock(mutex_);
       if (!status) {
         if (first_error_) first_error_ = std::move(status);
@@ -145,16 +185,28 @@ class Loader {
     }
   }
 
-  Status load(LinearReader& reader, const WorkItem& item) {
-    if (item.vector != nullptr) return reader.read_floats(*item.vector->tensor, item.floats);
-    const MatrixPlan& plan = *item.matrix;
-    Status stored;
-    TRY(reader.read(plan.sources[static_cast<size_t>(item.index)], item.rows, plan.spec.has_zeros,
-                    [&](const WeightMatrix& rows) { stored = store(item, rows); }));
-    return stored;
+  // Errors name file and tensor.
+  Status load(LinearReader& reader, RowRing& ring, const WorkItem& item) {
+    Status loaded;
+    if (item.vector != nullptr) {
+      loaded = reader.read_floats(*item.vector->tensor, item.floats);
+    } else {
+      Status stored;
+      loaded = reader.read(source_of(item), item.rows, item.matrix->spec.has_zeros, ring.buffers(),
+                           [&](const WeightMatrix& rows) { stored = store(item, ring, rows); });
+      if (loaded) loaded = std::move(stored);
+    }
+    if (loaded) return {};
+    const StoredTensor& tensor =
+        item.vector != nullptr ? *item.vector->tensor : *source_of(item).values;
+    return loaded.error().within(str_cat(checkpoint_.file_name(tensor), ": ", tensor.info.name));
   }
 
-  Status store(const WorkItem& item, const WeightMatrix& rows) {
+  static const LinearSource& source_of(const WorkItem& item) {
+    return item.matrix->sources[static_cast<size_t>(item.index)];
+  }
+
+  Status store(const WorkItem& item, RowRing& ring, const WeightMatrix& rows) {
     const MatrixPlan& plan = *item.matrix;
     const auto store_as_int8 = [&](WeightMatrix& to) -> Status {
       TRY_ASSIGN(const WeightMatrix codes, encode_int8(rows));
@@ -162,7 +214,7 @@ class Loader {
       return {};
     };
     if (plan.spec.format == WeightFormat::kInt8Row) return store_as_int8(*plan.parameter.target);
-    device_.store_rows(*plan.parameter.target, item.index, item.rows.begin, rows);
+    TRY(ring.store(*plan.parameter.target, item.index, item.rows.begin, rows));
     return plan.int8_head == nullptr ? Status() : store_as_int8(*plan.int8_head);
   }
 
@@ -172,6 +224,7 @@ class Loader {
   const LoadOptions& options_;
   Findings& findings_;
   std::vector<bool> direct_io_;
+  std::unique_ptr<RowUploader> uploader_;
   std::vector<WorkItem> items_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> stop_{false};

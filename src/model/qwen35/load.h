@@ -1,5 +1,6 @@
 // Loads a Qwen3.5 checkpoint onto a device: plans (load_plan.h), refuses what does not fit, then
-// reads with several threads while the data rules are checked.
+// reads with several threads while the data rules are checked and the device stores the rows before
+// (backend/row_uploader.h).
 #pragma once
 
 #include <functional>

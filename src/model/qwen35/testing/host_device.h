@@ -7,7 +7,7 @@
 
 namespace pewter {
 
-class HostDevice final : public Device {
+class HostDevice : public Device {
  public:
   explicit HostDevice(int64_t available = int64_t{1} << 40) : available_(available) {}
 
