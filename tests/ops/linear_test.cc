@@ -56,17 +56,23 @@ class Linear : public OpTest<WeightSpec> {
                        .epsilon = kEpsilon,
                        .w = side_by_side,
                        .out = normed.view});
-      ops.mlp_up({.x = stream.view,
-                  .norm = norm.view,
-                  .epsilon = kEpsilon,
-                  .gate = w_.of(ops),
-                  .up = up_.of(ops),
-                  .out = mlp.view});
+      if (has_mlp())
+        ops.mlp_up({.x = stream.view,
+                    .norm = norm.view,
+                    .epsilon = kEpsilon,
+                    .gate = w_.of(ops),
+                    .up = up_.of(ops),
+                    .out = mlp.view});
       ops.linear_add(
           {.x = x.view, .w = w_.of(ops), .partial = partial.view, .residual = residual.view});
       ops.logits({.batch = batch, .hidden = x.view, .head = w_.of(ops), .out = logits.view});
     });
     return {normed.floats(), mlp.floats(), partial.floats(), residual.floats(), logits.floats()};
+  }
+
+  // On the GPU int8 is the head's format alone.
+  bool has_mlp() const {
+    return target() == Target::kCpu || tested().format != WeightFormat::kInt8Row;
   }
 
   // Row r after its norm, in double.

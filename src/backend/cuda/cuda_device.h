@@ -51,6 +51,9 @@ class CudaDevice final : public Device {
 
  private:
   CudaDevice() = default;
+  // A place in pinned memory for a copy that is enqueued at once; null when it is too large. Its
+  // lock is held as long as the place is used.
+  std::byte* pinned(size_t bytes);
   // Makes staging_ at least so large; its lock is held.
   Status reserve_staging(int64_t bytes);
   cudaStream_t stream_ = nullptr;
@@ -58,6 +61,9 @@ class CudaDevice final : public Device {
   int64_t shared_bytes_ = 0, cache_bytes_ = 0;
   bool unified_ = false;
   std::map<std::pair<const void*, uint64_t>, cudaGraphExec_t> steps_;  // null: seen once
+  std::mutex pinned_mutex_;
+  std::byte* pinned_ = nullptr;  // a ring: what is in it was enqueued on the stream
+  size_t pinned_used_ = 0;
   std::mutex staging_mutex_;
   Buffer staging_;  // canonical rows on their way into the tiled layout
   std::string description_;

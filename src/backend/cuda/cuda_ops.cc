@@ -78,11 +78,13 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.normed, rows * l.widest_input);
   arena.take(scratch_.router_logits, rows * (l.experts + 1));
   arena.take(scratch_.pairs, pairs);
-  // Small blocks serve few rows, so these are most for any step.
-  arena.take(scratch_.blocks, std::max(cuda::most_blocks(rows, l.experts, l.top_k, 32),
-                                       cuda::most_blocks(std::min<int64_t>(rows, cuda::kFewRows),
-                                                         l.experts, l.top_k, 8)));
+  // Few rows have more, smaller blocks than many.
+  const int64_t few = std::min<int64_t>(rows, cuda::kFewRows);
+  arena.take(scratch_.blocks,
+             std::max(cuda::most_blocks(rows, l.experts, l.top_k, cuda::block_rows(rows)),
+                      cuda::most_blocks(few, l.experts, l.top_k, cuda::block_rows(few))));
   arena.take(scratch_.block_count, 1);
+  arena.take(scratch_.claims, 2);
   arena.take(scratch_.expert_outputs, l.top_k > 0 ? (pairs + rows) * l.widest_input : 0);
   arena.take(
       scratch_.codes,
@@ -92,6 +94,7 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.mixed, (rows + 16 * l.sequences) * l.delta_channels);
   arena.take(scratch_.mixed_gates, (rows + 16 * l.sequences) * 2 * l.value_heads);
   arena.take(scratch_.edited_logits, logits_rows * l.widest_output);
+  arena.take(scratch_.sample_parts, logits_rows * cuda::kSampleParts);
   const cuda::AttentionShape shape = shape_of(l.query_heads, l.kv_heads, l.head_dim);
   if (cuda::can_split(shape))
     arena.take(scratch_.attention_partials,
@@ -121,6 +124,7 @@ Status CudaOps::reserve(const OpsLimits& limits) {
 void CudaOps::product(const StreamArgs& args) {
   StreamArgs job = args;
   job.codes = scratch_.codes;
+  job.claims = scratch_.claims;
   cuda::stream_product(stream(), gpu(), job);
 }
 
@@ -411,13 +415,14 @@ void CudaOps::experts_up_grouped(const ExpertsUpArgs& args, bool has_codes,
                     .has_codes = has_codes});
 }
 
-void CudaOps::experts_down_grouped(const ExpertsDownAddArgs& args) {
+void CudaOps::experts_down_grouped(const ExpertsDownAddArgs& args, const cuda::RouteRows& route) {
   const int64_t hidden = args.partial.dim(1);
   CHECK(args.partial.stride(0) == hidden, "partial sums with gaps");
   CHECK(!args.residual.defined() || args.residual.stride(0) == hidden, "residuals with gaps");
   cuda::experts_down(
       stream(), gpu(),
       {.groups = groups(args.expert, args.down.count),
+       .route = route,
        .w = cuda::stack_of(args.down),
        .shared = cuda::stack_of(args.shared_down),
        .x = bf16(args.hidden),
@@ -457,8 +462,9 @@ void CudaOps::moe(const MoeArgs& args) {
     cuda::route_rows(stream(), rows);
     cuda::group_pairs(stream(), pairs);
   }
-  if (args.stages.runs(1)) experts_up_grouped(args.up, coded, up_routes ? rows : cuda::RouteRows{});
-  if (args.stages.runs(2)) experts_down_grouped(args.down);
+  const cuda::RouteRows still = up_routes ? rows : cuda::RouteRows{};
+  if (args.stages.runs(1)) experts_up_grouped(args.up, coded, still);
+  if (args.stages.runs(2)) experts_down_grouped(args.down, still);
 }
 
 void CudaOps::mlp_up(const MlpUpArgs& args) {
@@ -542,7 +548,8 @@ void CudaOps::sample(const SampleArgs& args) {
                                .logprob = args.logprob.data_as<float>(),
                                .top_token = args.top_token.data_as<int32_t>(),
                                .top_logprob = args.top_logprob.data_as<float>(),
-                               .edited = scratch_.edited_logits});
+                               .edited = scratch_.edited_logits,
+                               .parts = scratch_.sample_parts});
 }
 
 }  // namespace pewter

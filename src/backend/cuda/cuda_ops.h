@@ -13,6 +13,7 @@
 #include "backend/cuda/delta/delta.h"
 #include "backend/cuda/linear/stream.h"
 #include "backend/cuda/moe/experts.h"
+#include "backend/cuda/sampling/sampling.h"
 #include "backend/ops.h"
 
 namespace pewter {
@@ -60,7 +61,9 @@ class CudaOps final : public Ops {
     int32_t* readers = nullptr;       // delta decode: [sequences, key heads], zeros between steps
     float* mixed = nullptr;           // delta prefill: [rows + 16·sequences, channels]
     float* mixed_gates = nullptr;
+    int32_t* claims = nullptr;
     float* edited_logits = nullptr;  // [logits rows, vocabulary]
+    cuda::SamplePart* sample_parts = nullptr;
     float* attention_partials = nullptr;
   };
   template <typename Arena>
@@ -83,7 +86,7 @@ class CudaOps final : public Ops {
   // With a route's logits: routes and groups the rows as well.
   void experts_up_grouped(const ExpertsUpArgs& args, bool has_codes,
                           const cuda::RouteRows& route = {});
-  void experts_down_grouped(const ExpertsDownAddArgs& args);
+  void experts_down_grouped(const ExpertsDownAddArgs& args, const cuda::RouteRows& route = {});
   cuda::DeltaArgs delta_args(const DeltaMixArgs& args) const;
 
   std::shared_ptr<CudaDevice> device_;

@@ -7,7 +7,7 @@
 namespace pewter::cuda {
 namespace {
 
-constexpr int kThreads = 512, kBlocks = 4, kLoads = 8;  // blocks of a multiprocessor
+constexpr int kThreads = 512, kBlocks = 3, kLoads = 8;  // blocks of a multiprocessor: 1536 threads
 
 __global__ void __launch_bounds__(kThreads, kBlocks) read_kernel(uint4* from, int64_t count) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;

@@ -12,8 +12,8 @@
 //                                                       (g; i=0,1) (g+8; 0,1) (g; 2,3) (g+8; 2,3)
 //   fp8     32          32r + 8t + 4s + i, s = 0, 1     bytes 8s …: the same four pairs     4
 //   int8    32          32r + 8t + 4s + i, s = 0, 1     bytes 8s …: (g; i=0…3) (g+8; 0…3)   4
-//   int4    64          64r + 32s + 8t + 4h + i,        word 2s + h, byte i: code − 8 of g  2
-//                       s = 0, 1; h = 0, 1              in the low nibble, of g+8 in the high
+//   int4    64          64r + 32s + 8t + 4h + i,        word 2s + h, byte i: code of g in   2
+//                       s = 0, 1; h = 0, 1              the low nibble, of g+8 in the high
 //
 // n is padded to 16 with zeros, k to 64 (fp8, int8, int4: 128).
 //
@@ -37,6 +37,9 @@ inline constexpr int64_t kTileOutputs = 16, kRecordBytes = 512;
 constexpr bool is_coded(WeightFormat format) {
   return format == WeightFormat::kInt4Group128 || format == WeightFormat::kInt8Row;
 }
+
+// Inputs of a block.
+constexpr int block_inputs(WeightFormat format) { return format == WeightFormat::kBF16 ? 64 : 128; }
 
 constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 constexpr int64_t tiles_of(int64_t n) { return round_up(n, kTileOutputs) / kTileOutputs; }

@@ -11,25 +11,41 @@ constexpr int kNormLanes = 512;  // threads of the sum; fewer play several each
 constexpr int kNormWarps = kNormLanes / kWarp;
 constexpr int kNormQuads = 4;  // of four inputs a lane: rows up to 8,192
 
+// A thread's share of a row: quads of inputs. kQuads: of each of the sum's threads it plays.
+template <int kThreads, int kQuads>
+struct NormShare {
+  static constexpr int kTurns = kNormLanes / kThreads;
+  float4 quad[kTurns][kQuads];
+
+  static __device__ int index(int turn, int j) {  // first of its inputs
+    return 4 * (static_cast<int>(threadIdx.x) + turn * kThreads + j * kNormLanes);
+  }
+  template <typename Load>
+  __device__ NormShare(int width, const Load& load) {
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn)
+#pragma unroll
+      for (int j = 0; j < kQuads; ++j)
+        if (index(turn, j) < width) quad[turn][j] = load(index(turn, j));
+  }
+};
+template <int kThreads, int kQuads>
+__device__ inline NormShare<kThreads, kQuads> norm_weights(int width, const float* weight) {
+  return {width, [&](int i) { return *reinterpret_cast<const float4*>(weight + i); }};
+}
+
 // load(i): inputs i … i + 3; store(i, normed pair, normed pair). width is a multiple of four and at
 // most kNormLanes · 4 · kQuads. scratch: kNormWarps floats, free for reuse after the next barrier.
 template <int kThreads, int kQuads, typename Load, typename Store>
-__device__ inline void norm_row(int width, float epsilon, const float* weight, const Load& load,
-                                const Store& store, float* scratch) {
-  constexpr int kTurns = kNormLanes / kThreads;
+__device__ inline void norm_row(int width, float epsilon, const NormShare<kThreads, kQuads>& weight,
+                                const Load& load, const Store& store, float* scratch) {
+  using Share = NormShare<kThreads, kQuads>;
+  constexpr int kTurns = Share::kTurns;
   const int lane = threadIdx.x % kWarp;
-  const auto index = [](int turn, int j) {
-    return 4 * (static_cast<int>(threadIdx.x) + turn * kThreads + j * kNormLanes);
-  };
-  float4 x[kTurns][kQuads], w[kTurns][kQuads];
-#pragma unroll
-  for (int turn = 0; turn < kTurns; ++turn)
-#pragma unroll
-    for (int j = 0; j < kQuads; ++j)
-      if (index(turn, j) < width) {
-        x[turn][j] = load(index(turn, j));
-        w[turn][j] = *reinterpret_cast<const float4*>(weight + index(turn, j));
-      }
+  const auto index = Share::index;
+  const Share given(width, load);
+  const auto& x = given.quad;
+  const auto& w = weight.quad;
 #pragma unroll
   for (int turn = 0; turn < kTurns; ++turn) {
     float sum = 0;

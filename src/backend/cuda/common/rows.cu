@@ -40,14 +40,16 @@ __device__ inline float4 norm_input(const NormRows& a, int64_t row, int i) {
 }
 
 // Rows whose width is a multiple of four; for codes, of 128.
+template <int kQuads>
 __global__ void __launch_bounds__(kNormLanes) norm_kernel(const __grid_constant__ NormRows a) {
   __shared__ float scratch[kNormWarps];
   extern __shared__ __align__(16) uint8_t normed[];  // for codes: the row
   start_next();
+  const auto weight = norm_weights<kNormLanes, kQuads>(a.width, a.weight);
   wait_for_inputs();
   const int64_t row = blockIdx.x;
-  norm_row<kNormLanes, kNormQuads>(
-      a.width, a.epsilon, a.weight, [&](int i) { return norm_input(a, row, i); },
+  norm_row(
+      a.width, a.epsilon, weight, [&](int i) { return norm_input(a, row, i); },
       [&](int i, uint2 four) {
         *reinterpret_cast<uint2*>(a.out + row * a.out_stride + i) = four;
         if (a.codes != nullptr) *reinterpret_cast<uint2*>(normed + 2 * i) = four;
@@ -118,7 +120,8 @@ void norm_rows(cudaStream_t stream, const NormRows& args) {
   CHECK(args.codes == nullptr || can_code(args), "rows of ", args.width, " cannot be coded here");
   if (is_whole(args))
     launch(stream, grid, dim3(kNormLanes),
-           args.codes != nullptr ? static_cast<size_t>(2 * args.width) : 0, norm_kernel, args);
+           args.codes != nullptr ? static_cast<size_t>(2 * args.width) : 0,
+           args.width <= 4 * kNormLanes * 2 ? norm_kernel<2> : norm_kernel<kNormQuads>, args);
   else
     launch(stream, grid, dim3(kThreads), 0, odd_norm_kernel, args);
 }

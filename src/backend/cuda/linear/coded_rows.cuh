@@ -36,26 +36,36 @@ __host__ __device__ constexpr int row_pitch(int width) {
 __device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int width,
                                    uint8_t* row) {
   const uint32_t word[4] = {inputs.x, inputs.y, inputs.z, inputs.w};
-  uint32_t largest = 0;  // |x| of bf16 are in the order of their bits
+  // |x| of bf16 are in the order of their bits: two at a time.
+  uint32_t pair = word[0] & 0x7FFF7FFFu;
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
-    largest = max(largest, max(word[i] & 0x7FFFu, word[i] >> 16 & 0x7FFFu));
+  for (int i = 1; i < 4; ++i) pair = __vmaxu2(pair, word[i] & 0x7FFF7FFFu);
 #pragma unroll
   for (int offset = 8; offset > 0; offset /= 2)
-    largest = max(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
+    pair = __vmaxu2(pair, __shfl_xor_sync(0xFFFFFFFFu, pair, offset));
+  const uint32_t largest = max(pair & 0xFFFFu, pair >> 16);
   // The largest is below 2^(exponent − 126); smaller groups than 2⁻¹¹² count as that.
   const int exponent = max(static_cast<int>(largest >> 7), 14);
   const float to_integer = __uint_as_float(static_cast<uint32_t>(140 - exponent + 127) << 23);
+  // Added to 1.5 · 2²³ a product is rounded to an integer, which the low half of the sum holds.
+  uint32_t high[2], low[2];
   int32_t sum = 0;
-  uint32_t high[2] = {}, low[2] = {};
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const uint32_t bits = i % 2 == 0 ? word[i / 2] << 16 : word[i / 2] & 0xFFFF0000u;
-    const int32_t x = __float2int_rn(__uint_as_float(bits) * to_integer);
-    const int32_t top = (x + 128) >> 8;
-    sum += x;
-    high[i / 4] |= static_cast<uint32_t>(top & 0xFF) << (8 * (i % 4));
-    low[i / 4] |= static_cast<uint32_t>(x & 0xFF) << (8 * (i % 4));
+  for (int half = 0; half < 2; ++half) {
+    uint32_t x[4], up[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t two = word[2 * half + i / 2];
+      const uint32_t bits = i % 2 == 0 ? two << 16 : two & 0xFFFF0000u;
+      x[i] = __float_as_uint(fmaf(__uint_as_float(bits), to_integer, 12582912.0f));
+      up[i] = x[i] + 128;
+    }
+    low[half] =
+        __byte_perm(__byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
+    high[half] =
+        __byte_perm(__byte_perm(up[0], up[1], 0x0051), __byte_perm(up[2], up[3], 0x0051), 0x5410);
+    sum = __dp4a(static_cast<int32_t>(low[half]), 0x01010101, sum);
+    sum += 256 * __dp4a(static_cast<int32_t>(high[half]), 0x01010101, 0);
   }
 #pragma unroll
   for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);

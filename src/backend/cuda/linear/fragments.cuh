@@ -30,6 +30,11 @@ __device__ inline uint4 load_shared16(uint32_t at) {
                : "memory");
   return v;
 }
+__device__ inline uint2 load_shared8(uint32_t at) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
+  return v;
+}
 __device__ inline uint32_t load_shared4(uint32_t at) {
   uint32_t v;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
@@ -52,25 +57,50 @@ __device__ inline uint32_t bf16x2_of_e4m3(uint32_t codes) {
   return *reinterpret_cast<const uint32_t*>(&d);
 }
 
-// The rows a lane multiplies by, bf16 or coded: column g of each operand, and what scales the
-// columns 2t and 2t + 1 of coded ones.
-template <int kTiles, bool kShared>
+// A warp multiplies up to kRows rows at once, eight by an instruction: operand j has rows 8j … 8j +
+// 7 in its columns. Four rows or fewer are spread: columns 2r and 2r + 1 are row r's, of a coded
+// row its high bytes and its low ones, which take one instruction then instead of two.
+template <int kRows>
+constexpr int kTiles = kRows < 8 ? 1 : kRows / 8;
+template <int kRows>
+constexpr bool kSpread = kRows == 4;
+
+// Eight inputs of a coded row as a lane multiplies them: high bytes, low bytes; spread, those of
+// its column.
+template <int kRows>
+struct Codes {
+  uint32_t word[kSpread<kRows> ? 2 : 4];
+};
+
+// The rows a lane multiplies by, bf16 or coded: its column of each operand, and what scales coded
+// rows: those of columns 2t and 2t + 1, spread row t.
+template <int kRows, bool kShared>
 struct Inputs;
-template <int kTiles>
-struct Inputs<kTiles, true> {
-  uint32_t row[kTiles];  // addresses in shared memory; zeros behind a row's inputs
-  uint32_t scales[kTiles][2];
+template <int kRows>
+struct Inputs<kRows, true> {
+  static constexpr int kScaled = kSpread<kRows> ? 1 : 2;
+  uint32_t row[kTiles<kRows>];  // addresses in shared memory; zeros behind a row's inputs
+  uint32_t scales[kTiles<kRows>][kScaled];
 
   __device__ uint4 load(int j, int k) const { return load_shared16(row[j] + 2 * k); }
-  __device__ uint4 load_codes(int j, int k) const { return load(j, k); }
+  __device__ Codes<kRows> load_codes(int j, int k) const {
+    if constexpr (kSpread<kRows>) {
+      const uint2 v = load_shared8(row[j] + 2 * k);
+      return {{v.x, v.y}};
+    } else {
+      const uint4 v = load_shared16(row[j] + 2 * k);
+      return {{v.x, v.y, v.z, v.w}};
+    }
+  }
   __device__ GroupScale scale(int j, int column, int group) const {
     return load_shared_scale(scales[j][column] + 8 * group);
   }
 };
-template <int kTiles>
-struct Inputs<kTiles, false> {
-  const uint8_t* row[kTiles];
-  const GroupScale* scales[kTiles][2];
+template <int kRows>
+struct Inputs<kRows, false> {
+  static constexpr int kScaled = kSpread<kRows> ? 1 : 2;
+  const uint8_t* row[kTiles<kRows>];
+  const GroupScale* scales[kTiles<kRows>][kScaled];
   int k_end = 0;  // bf16: inputs of a row; negated when it may not be read by 16 bytes
 
   __device__ uint4 load(int j, int k) const {
@@ -83,8 +113,14 @@ struct Inputs<kTiles, false> {
   __device__ uint32_t element(int j, int k) const {
     return k < abs(k_end) ? *reinterpret_cast<const uint16_t*>(row[j] + 2 * k) : 0;
   }
-  __device__ uint4 load_codes(int j, int k) const {
-    return *reinterpret_cast<const uint4*>(row[j] + 2 * k);
+  __device__ Codes<kRows> load_codes(int j, int k) const {
+    if constexpr (kSpread<kRows>) {
+      const uint2 v = *reinterpret_cast<const uint2*>(row[j] + 2 * k);
+      return {{v.x, v.y}};
+    } else {
+      const uint4 v = *reinterpret_cast<const uint4*>(row[j] + 2 * k);
+      return {{v.x, v.y, v.z, v.w}};
+    }
   }
   __device__ GroupScale scale(int j, int column, int group) const {
     return scales[j][column][group];
@@ -99,205 +135,247 @@ struct BlockFormat {
   int block_bytes;
 };
 
-template <int kTiles>
-using Sums = float[kTiles][4];
+// Of each operand: outputs g and g + 8 of columns 2t and 2t + 1; spread, [0] and [2] are row t's.
+template <int kRows>
+using Sums = float[kTiles<kRows>][4];
 
-// sums += scale · part, for outputs g and g + 8.
-template <int kTiles>
-__device__ inline void add_scaled(const Sums<kTiles>& part, float low, float high,
-                                  Sums<kTiles>& sums) {
+// sums += scale · part
+template <bool kSliced, int kRows>
+__device__ inline void add_scaled(const Sums<kRows>& part, float scale, Sums<kRows>& sums) {
 #pragma unroll
-  for (int j = 0; j < kTiles; ++j)
+  for (int j = 0; j < kTiles<kRows>; ++j)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums[j][i] = fmaf(i < 2 ? low : high, part[j][i], sums[j][i]);
+    for (int i = 0; i < 4; ++i)
+      sums[j][i] = kSliced ? sums[j][i] + scale * part[j][i] : fmaf(scale, part[j][i], sums[j][i]);
 }
 
-// sums += scale of the output · scale of the row's group · integer sum
-template <int kTiles>
-using CodeSums = int32_t[kTiles][4];
-template <int kTiles, bool kShared>
-__device__ inline void add_codes(const CodeSums<kTiles>& high, const CodeSums<kTiles>& low,
-                                 const Inputs<kTiles, kShared>& x, int group,
-                                 const float (&scale)[2], Sums<kTiles>& sums) {
+// Integer sums of a block: of high bytes and of low ones, spread both in one.
+template <int kRows>
+struct CodeSums {
+  static constexpr int kParts = kSpread<kRows> ? 1 : 2;
+  int32_t part[kTiles<kRows>][kParts][4];
+
+  template <bool kFirst, bool kUnsigned>
+  __device__ void multiply_by(int j, const uint32_t (&a)[4], const Codes<kRows>& b) {
 #pragma unroll
-  for (int j = 0; j < kTiles; ++j)
-#pragma unroll
-    for (int column = 0; column < 2; ++column) {
-      const float by = x.scale(j, column, group).scale;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = 2 * half + column;
-        const int32_t sum = (high[j][i] << 8) + low[j][i];
-        sums[j][i] = fmaf(scale[half] * by, static_cast<float>(sum), sums[j][i]);
-      }
+    for (int p = 0; p < kParts; ++p) {
+      if constexpr (kFirst && kUnsigned)
+        multiply_unsigned(part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
+      else if constexpr (kUnsigned)
+        multiply_add_unsigned(part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
+      else if constexpr (kFirst)
+        multiply(part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
+      else
+        multiply_add(part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
     }
-}
+  }
+  // Output g + 8·half, column 2t + column; spread, row t.
+  __device__ int32_t sum(int j, int half, int column) const {
+    if constexpr (kSpread<kRows>)
+      return (part[j][0][2 * half] << 8) + part[j][0][2 * half + 1];
+    else
+      return (part[j][0][2 * half + column] << 8) + part[j][1][2 * half + column];
+  }
 
-// Takes zero points, as integers like the products, off the sums of a group.
-template <int kTiles, bool kShared>
-__device__ inline void take_zeros(const Inputs<kTiles, kShared>& x, int group,
-                                  const int32_t (&zero)[2], CodeSums<kTiles>& sums) {
+  // sums += scale of the output · scale of the row's group · (integer sum − zero · sum of the
+  // row's)
+  template <bool kSliced, bool kShared>
+  __device__ void add_to(Sums<kRows>& sums, const Inputs<kRows, kShared>& x, int group,
+                         const float (&scale)[2], const int32_t (&zero)[2]) const {
 #pragma unroll
-  for (int j = 0; j < kTiles; ++j)
+    for (int j = 0; j < kTiles<kRows>; ++j)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums[j][i] -= zero[i / 2] * x.scale(j, i % 2, group).sum;
-}
+      for (int column = 0; column < Inputs<kRows, kShared>::kScaled; ++column) {
+        const GroupScale by = x.scale(j, column, group);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float& to = sums[j][2 * half + column];
+          const float factor = scale[half] * by.scale;
+          const auto product = static_cast<float>(sum(j, half, column) - zero[half] * by.sum);
+          to = kSliced ? to + factor * product : fmaf(factor, product, to);
+        }
+      }
+  }
+};
 
 // Each of these multiplies `blocks` blocks, the first of which is block `block` of its tile, at
-// shared address `at`, and the others every `step` blocks behind.
-template <int kTiles, bool kShared>
+// shared address `at`, and the others every `step` blocks behind. With one operand a block's loads
+// are all on their way before its first product.
+//
+// kUsual: scales of 16 bits and no zero points. kSliced: blocks are slices of k, summed by
+// themselves before they are added.
+template <bool kUsual, bool kSliced, int kRows, bool kShared>
 __device__ inline void multiply_int4(const BlockFormat& w, uint32_t at, int blocks, int block,
-                                     int step, const Lane& me, const Inputs<kTiles, kShared>& x,
-                                     Sums<kTiles>& sums) {
+                                     int step, const Lane& me, const Inputs<kRows, kShared>& x,
+                                     Sums<kRows>& sums) {
+  constexpr int kOperands = kTiles<kRows>;
+  const bool is_wide = !kUsual && w.scale_dtype == DType::kF32,
+             is_half = w.scale_dtype == DType::kF16;
+  const int zeros_at = is_wide ? 64 : 32;
 #pragma unroll 1
   for (; blocks > 0; --blocks, block += step, at += step * w.block_bytes) {
     const uint32_t tail = at + 2 * kRecordBytes;
+    const uint4 record[2] = {load_shared16(at + me.lane * 16),
+                             load_shared16(at + kRecordBytes + me.lane * 16)};
+    const uint32_t both = load_shared4(tail + (is_wide ? 8 : 4) * me.g);
+    Codes<kRows> b[4][kOperands];
+    if constexpr (kOperands == 1)
+#pragma unroll
+      for (int s = 0; s < 4; ++s) b[s][0] = x.load_codes(0, 128 * block + 32 * s + 8 * me.t);
     float scale[2];
-    int zeros_at = 32;
-    if (w.scale_dtype == DType::kF32) {
-      scale[0] = __uint_as_float(load_shared4(tail + 8 * me.g));
+    if (is_wide) {
+      scale[0] = __uint_as_float(both);
       scale[1] = __uint_as_float(load_shared4(tail + 8 * me.g + 4));
-      zeros_at = 64;
     } else {
-      const uint32_t both = load_shared4(tail + 4 * me.g);
       const float2 half = __half22float2(*reinterpret_cast<const __half2*>(&both));
-      const bool is_half = w.scale_dtype == DType::kF16;
       scale[0] = is_half ? half.x : __uint_as_float(both << 16);
       scale[1] = is_half ? half.y : __uint_as_float(both & 0xFFFF0000u);
     }
-    CodeSums<kTiles> high, low;
+    int32_t zero[2] = {8, 8 * 16};
+    if (!kUsual && w.has_zeros) {
+      const uint32_t codes = load_shared2(tail + zeros_at + 2 * me.g);
+      zero[0] = static_cast<int32_t>(codes & 0xFFu);
+      zero[1] = static_cast<int32_t>(codes >> 8) * 16;
+    }
+    CodeSums<kRows> products;
 #pragma unroll
-    for (int record = 0; record < 2; ++record) {
-      const uint4 word = load_shared16(at + record * kRecordBytes + me.lane * 16);
+    for (int s = 0; s < 4; ++s) {
+      const uint4& word = record[s / 2];
+      const uint32_t first = s % 2 == 0 ? word.x : word.z, second = s % 2 == 0 ? word.y : word.w;
+      // Of outputs g + 8 sixteen times the code.
+      const uint32_t a[4] = {first & 0x0F0F0F0Fu, first & 0xF0F0F0F0u, second & 0x0F0F0F0Fu,
+                             second & 0xF0F0F0F0u};
 #pragma unroll
-      for (int s = 0; s < 2; ++s) {
-        const uint32_t first = s == 0 ? word.x : word.z, second = s == 0 ? word.y : word.w;
-        // 16·(code − 8): in the tile a nibble is code − 8 in two's complement.
-        const uint32_t a[4] = {first << 4 & 0xF0F0F0F0u, first & 0xF0F0F0F0u,
-                               second << 4 & 0xF0F0F0F0u, second & 0xF0F0F0F0u};
-#pragma unroll
-        for (int j = 0; j < kTiles; ++j) {
-          const uint4 b = x.load_codes(j, 128 * block + 64 * record + 32 * s + 8 * me.t);
-          if (record == 0 && s == 0) {
-            multiply(high[j], a, b.x, b.y);
-            multiply(low[j], a, b.z, b.w);
-          } else {
-            multiply_add(high[j], a, b.x, b.y);
-            multiply_add(low[j], a, b.z, b.w);
-          }
-        }
+      for (int j = 0; j < kOperands; ++j) {
+        if constexpr (kOperands > 1) b[s][j] = x.load_codes(j, 128 * block + 32 * s + 8 * me.t);
+        if (s == 0)
+          products.template multiply_by<true, true>(j, a, b[s][j]);
+        else
+          products.template multiply_by<false, true>(j, a, b[s][j]);
       }
     }
-    if (w.has_zeros) {
-      const uint32_t both = load_shared2(tail + zeros_at + 2 * me.g);
-      const int32_t zero[2] = {16 * (static_cast<int32_t>(both & 0xFFu) - 8),
-                               16 * (static_cast<int32_t>(both >> 8) - 8)};
-      take_zeros<kTiles, kShared>(x, block, zero, low);
-    }
-    scale[0] *= 0.0625f;
     scale[1] *= 0.0625f;
-    add_codes<kTiles, kShared>(high, low, x, block, scale, sums);
+    products.template add_to<kSliced>(sums, x, block, scale, zero);
   }
 }
 
-template <int kTiles, bool kShared>
+template <bool kSliced, int kRows, bool kShared>
 __device__ inline void multiply_int8(const BlockFormat& w, uint32_t at, int blocks, int block,
-                                     int step, const Lane& me, const Inputs<kTiles, kShared>& x,
-                                     Sums<kTiles>& sums) {
+                                     int step, const Lane& me, const Inputs<kRows, kShared>& x,
+                                     Sums<kRows>& sums) {
+  constexpr int kOperands = kTiles<kRows>;
   constexpr float kScale[2] = {1.0f, 1.0f};  // a row's is applied to its sum
+  constexpr int32_t kZero[2] = {};
 #pragma unroll 1
   for (; blocks > 0; --blocks, block += step, at += step * w.block_bytes) {
-    CodeSums<kTiles> high, low;
+    uint4 record[4];
+    Codes<kRows> b[4][kOperands];
 #pragma unroll
-    for (int record = 0; record < 4; ++record) {
-      const uint4 word = load_shared16(at + record * kRecordBytes + me.lane * 16);
-      const uint32_t a[4] = {word.x, word.y, word.z, word.w};
+    for (int s = 0; s < 4; ++s) {
+      record[s] = load_shared16(at + s * kRecordBytes + me.lane * 16);
+      if constexpr (kOperands == 1) b[s][0] = x.load_codes(0, 128 * block + 32 * s + 8 * me.t);
+    }
+    CodeSums<kRows> products;
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        const uint4 b = x.load_codes(j, 128 * block + 32 * record + 8 * me.t);
-        if (record == 0) {
-          multiply(high[j], a, b.x, b.y);
-          multiply(low[j], a, b.z, b.w);
-        } else {
-          multiply_add(high[j], a, b.x, b.y);
-          multiply_add(low[j], a, b.z, b.w);
-        }
+    for (int s = 0; s < 4; ++s) {
+      const uint32_t a[4] = {record[s].x, record[s].y, record[s].z, record[s].w};
+#pragma unroll
+      for (int j = 0; j < kOperands; ++j) {
+        if constexpr (kOperands > 1) b[s][j] = x.load_codes(j, 128 * block + 32 * s + 8 * me.t);
+        if (s == 0)
+          products.template multiply_by<true, false>(j, a, b[s][j]);
+        else
+          products.template multiply_by<false, false>(j, a, b[s][j]);
       }
     }
-    add_codes<kTiles, kShared>(high, low, x, block, kScale, sums);
+    products.template add_to<kSliced>(sums, x, block, kScale, kZero);
   }
 }
 
-template <int kTiles, bool kShared>
+template <bool kSliced, int kRows, bool kShared>
 __device__ inline void multiply_fp8(const BlockFormat& w, uint32_t at, int blocks, int block,
-                                    int step, const Lane& me, const Inputs<kTiles, kShared>& x,
-                                    Sums<kTiles>& sums) {
+                                    int step, const Lane& me, const Inputs<kRows, kShared>& x,
+                                    Sums<kRows>& sums) {
+  constexpr int kOperands = kTiles<kRows>;
 #pragma unroll 1
   for (; blocks > 0; --blocks, block += step, at += step * w.block_bytes) {
-    int k = 128 * block + 8 * me.t;
-    Sums<kTiles> part;
+    uint4 word[4], b[4][kOperands];
 #pragma unroll
-    for (int record = 0; record < 4; ++record, k += 32) {
-      const uint4 word = load_shared16(at + record * kRecordBytes + me.lane * 16);
-      uint4 b[kTiles];
+    for (int r = 0; r < 4; ++r) {
+      word[r] = load_shared16(at + r * kRecordBytes + me.lane * 16);
+      if constexpr (kOperands == 1) b[r][0] = x.load(0, 128 * block + 32 * r + 8 * me.t);
+    }
+    const float scale = __uint_as_float(load_shared4(at + 4 * kRecordBytes));
+    Sums<kRows> part;
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) b[j] = x.load(j, k);
+    for (int r = 0; r < 4; ++r) {
+      if constexpr (kOperands > 1)
+#pragma unroll
+        for (int j = 0; j < kOperands; ++j) b[r][j] = x.load(j, 128 * block + 32 * r + 8 * me.t);
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
-        const uint32_t low = s == 0 ? word.x : word.z, high = s == 0 ? word.y : word.w;
+        const uint32_t low = s == 0 ? word[r].x : word[r].z, high = s == 0 ? word[r].y : word[r].w;
         const uint32_t a[4] = {bf16x2_of_e4m3(low), bf16x2_of_e4m3(low >> 16), bf16x2_of_e4m3(high),
                                bf16x2_of_e4m3(high >> 16)};
 #pragma unroll
-        for (int j = 0; j < kTiles; ++j) {
-          const uint32_t b0 = s == 0 ? b[j].x : b[j].z, b1 = s == 0 ? b[j].y : b[j].w;
-          if (record == 0 && s == 0)
+        for (int j = 0; j < kOperands; ++j) {
+          const uint32_t b0 = s == 0 ? b[r][j].x : b[r][j].z, b1 = s == 0 ? b[r][j].y : b[r][j].w;
+          if (r == 0 && s == 0)
             multiply(part[j], a, b0, b1);
           else
             multiply_add(part[j], a, b0, b1);
         }
       }
     }
-    const float scale = __uint_as_float(load_shared4(at + 4 * kRecordBytes));
-    add_scaled<kTiles>(part, scale, scale, sums);
+    add_scaled<kSliced, kRows>(part, scale, sums);
   }
 }
 
-template <int kTiles, bool kShared>
+template <bool kSliced, int kRows, bool kShared>
 __device__ inline void multiply_bf16(uint32_t at, int blocks, int block, int step, const Lane& me,
-                                     const Inputs<kTiles, kShared>& x, Sums<kTiles>& sums) {
+                                     const Inputs<kRows, kShared>& x, Sums<kRows>& sums) {
+  constexpr int kOperands = kTiles<kRows>;
 #pragma unroll 1
   for (; blocks > 0; --blocks, block += step, at += step * 4 * static_cast<int>(kRecordBytes)) {
     const int k = 64 * block + 16 * me.t;
+    uint4 word[4];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) word[r] = load_shared16(at + r * kRecordBytes + me.lane * 16);
+    Sums<kRows> own = {};
+    Sums<kRows>& to = kSliced ? own : sums;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      uint4 b[kTiles];
+      uint4 b[kOperands];
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) b[j] = x.load(j, k + 8 * half);
+      for (int j = 0; j < kOperands; ++j) b[j] = x.load(j, k + 8 * half);
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
-        const uint4 word = load_shared16(at + (2 * half + s) * kRecordBytes + me.lane * 16);
-        const uint32_t a[4] = {word.x, word.y, word.z, word.w};
+        const uint4& r = word[2 * half + s];
+        const uint32_t a[4] = {r.x, r.y, r.z, r.w};
 #pragma unroll
-        for (int j = 0; j < kTiles; ++j)
-          multiply_add(sums[j], a, s == 0 ? b[j].x : b[j].z, s == 0 ? b[j].y : b[j].w);
+        for (int j = 0; j < kOperands; ++j)
+          multiply_add(to[j], a, s == 0 ? b[j].x : b[j].z, s == 0 ? b[j].y : b[j].w);
       }
     }
+    if constexpr (kSliced) add_scaled<false, kRows>(own, 1.0f, sums);
   }
 }
 
-template <int kTiles, bool kShared>
+template <bool kSliced = false, int kRows, bool kShared>
 __device__ inline void multiply_blocks(const BlockFormat& w, uint32_t at, int blocks, int block,
-                                       int step, const Lane& me, const Inputs<kTiles, kShared>& x,
-                                       Sums<kTiles>& sums) {
+                                       int step, const Lane& me, const Inputs<kRows, kShared>& x,
+                                       Sums<kRows>& sums) {
   switch (w.format) {
     case WeightFormat::kInt4Group128:
-      return multiply_int4<kTiles, kShared>(w, at, blocks, block, step, me, x, sums);
+      if (w.scale_dtype != DType::kF32 && !w.has_zeros)
+        return multiply_int4<true, kSliced>(w, at, blocks, block, step, me, x, sums);
+      return multiply_int4<false, kSliced>(w, at, blocks, block, step, me, x, sums);
     case WeightFormat::kFp8Block128:
-      return multiply_fp8<kTiles, kShared>(w, at, blocks, block, step, me, x, sums);
+      return multiply_fp8<kSliced>(w, at, blocks, block, step, me, x, sums);
     case WeightFormat::kInt8Row:
-      return multiply_int8<kTiles, kShared>(w, at, blocks, block, step, me, x, sums);
+      return multiply_int8<kSliced>(w, at, blocks, block, step, me, x, sums);
     default:
-      return multiply_bf16<kTiles, kShared>(at, blocks, block, step, me, x, sums);
+      return multiply_bf16<kSliced>(at, blocks, block, step, me, x, sums);
   }
 }
 

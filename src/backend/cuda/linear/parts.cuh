@@ -2,6 +2,8 @@
 // slices.
 #pragma once
 
+#include <algorithm>
+
 #include "backend/cuda/common/norm.cuh"
 #include "backend/cuda/linear/fragments.cuh"
 #include "backend/cuda/linear/ring.cuh"
@@ -38,21 +40,36 @@ __device__ inline void stage_rows(int count, int k, int width, bool coded, const
                                   uint8_t* rows, int warp, int warps) {
   constexpr int kPiece = kWarp * 8, kTogether = 4;  // loads on their way at once
   const int pieces = (width + kPiece - 1) / kPiece, lane = threadIdx.x % kWarp;
-  for (int first = warp; first < count * pieces; first += kTogether * warps) {
+  // Piece `piece` of row `row` is the warp's next one: found without a division.
+  int row = 0, piece = warp;
+  const auto settle = [&] {
+    while (piece >= pieces) piece -= pieces, ++row;
+  };
+  settle();
+  while (row < count) {
     uint4 eight[kTogether];
+    const int first_row = row, first_piece = piece;
 #pragma unroll
     for (int j = 0; j < kTogether; ++j)
-      if (const int i = first + j * warps; i < count * pieces)
-        eight[j] = eight_inputs(source(i / pieces), i % pieces * kPiece + lane * 8, k);
-#pragma unroll
-    for (int j = 0; j < kTogether; ++j) {
-      const int i = first + j * warps, at = i % pieces * kPiece + lane * 8;
-      if (i >= count * pieces) break;
-      uint8_t* const row = rows + i / pieces * row_pitch(width);
+      if (row < count) {
+        eight[j] = eight_inputs(source(row), piece * kPiece + lane * 8, k);
+        piece += warps;
+        settle();
+      }
+    const int end_row = row, end_piece = piece;
+    row = first_row, piece = first_piece;
+#pragma unroll 1
+    while (row < end_row || piece < end_piece) {
+      const int at = piece * kPiece + lane * 8;
+      uint8_t* const to = rows + row * row_pitch(width);
       if (coded)
-        code_inputs(eight[j], at, at < width, width, row);
+        code_inputs(eight[0], at, at < width, width, to);
       else if (at < width)
-        *reinterpret_cast<uint4*>(row + 2 * at) = eight[j];
+        *reinterpret_cast<uint4*>(to + 2 * at) = eight[0];
+#pragma unroll
+      for (int j = 0; j + 1 < kTogether; ++j) eight[j] = eight[j + 1];
+      piece += warps;
+      settle();
     }
   }
 }
@@ -60,8 +77,8 @@ __device__ inline void stage_rows(int count, int k, int width, bool coded, const
 // Rows normalised on their way into shared memory, as bf16. Complete after a barrier.
 template <int kThreads>
 __device__ inline void stage_normed_rows(const float* x, int64_t stride, int count, int k,
-                                         const float* weight, float epsilon, uint8_t* rows,
-                                         float* scratch) {
+                                         const NormShare<kThreads, 2>& weight, float epsilon,
+                                         uint8_t* rows, float* scratch) {
   for (int r = 0; r < count; ++r) {
     uint8_t* const to = rows + r * row_pitch(k);
     norm_row<kThreads, 2>(
@@ -72,31 +89,36 @@ __device__ inline void stage_normed_rows(const float* x, int64_t stride, int cou
   }
 }
 
-// Points a lane at column j of its operand: row_of(r) is the row of shared memory, or of memory,
-// for row r of the block of `count` rows. A column without a row of its own repeats the first:
-// nobody looks at its sums.
-template <int kTiles, typename RowOf>
-__device__ inline void point_at(Inputs<kTiles, true>& x, const Lane& me, int count, int width,
-                                const RowOf& row_of) {
+// Points a lane at its columns: row_of(r) is the row of shared memory, or of memory, for row r of
+// the block of `count` rows. A column without a row of its own repeats the first: nobody looks at
+// its sums.
+template <int kRows, bool kShared, typename RowOf>
+__device__ inline void point_at(Inputs<kRows, kShared>& x, const Lane& me, int count, int width,
+                                bool coded, const RowOf& row_of) {
+  const auto place = [&](int r) {
+    const uint8_t* const row = row_of(r < count ? r : 0);
+    if constexpr (kShared)
+      return static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    else
+      return row;
+  };
+  const auto scales_of = [&](int r) {
+    const auto at = place(r) + 2 * width;
+    if constexpr (kShared)
+      return at;
+    else
+      return reinterpret_cast<const GroupScale*>(at);
+  };
+  if constexpr (kSpread<kRows>) {
+    x.row[0] = place(me.g / 2) + (coded && me.g % 2 == 1 ? 8 : 0);
+    x.scales[0][0] = scales_of(me.t);
+  } else {
 #pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-    const auto place = [&](int r) {
-      return static_cast<uint32_t>(__cvta_generic_to_shared(row_of(r < count ? r : 0)));
-    };
-    x.row[j] = place(8 * j + me.g);
-    x.scales[j][0] = place(8 * j + 2 * me.t) + 2 * width;
-    x.scales[j][1] = place(8 * j + 2 * me.t + 1) + 2 * width;
-  }
-}
-template <int kTiles, typename RowOf>
-__device__ inline void point_at(Inputs<kTiles, false>& x, const Lane& me, int count, int width,
-                                const RowOf& row_of) {
-#pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-    const auto place = [&](int r) { return row_of(r < count ? r : 0); };
-    x.row[j] = place(8 * j + me.g);
-    x.scales[j][0] = reinterpret_cast<const GroupScale*>(place(8 * j + 2 * me.t) + 2 * width);
-    x.scales[j][1] = reinterpret_cast<const GroupScale*>(place(8 * j + 2 * me.t + 1) + 2 * width);
+    for (int j = 0; j < kTiles<kRows>; ++j) {
+      x.row[j] = place(8 * j + me.g);
+      x.scales[j][0] = scales_of(8 * j + 2 * me.t);
+      x.scales[j][1] = scales_of(8 * j + 2 * me.t + 1);
+    }
   }
 }
 // What Inputs of memory need to know of bf16 rows besides.
@@ -119,37 +141,47 @@ __device__ inline int blocks_of(int warp, int blocks) {
   return (blocks - warp + kStreamWarps - 1) / kStreamWarps;
 }
 constexpr int kLargeStage = 26496, kSmallStage = 17664;  // three or two times eight blocks of int4
-// Blocks of a kernel on a multiprocessor. There is room for some of the next kernel's beside them,
-// whose first weights are then on the way when this one ends.
+// Blocks of a kernel on a multiprocessor, and what each takes of its shared memory: so much that no
+// more than those fit. Were there room for the next kernel's blocks as well, they would start where
+// room is, three here and none there, and stay so unequal; now they take the places of this one's
+// as these end, and have their first weights on the way by the time that all have ended.
 constexpr int kResidentBlocks = 2;
-// A stage for a kernel that needs `bytes` besides.
-inline int stage_for(const Gpu& gpu, int64_t bytes) {
-  const int64_t large = bytes + kStages * kLargeStage;
-  return large <= kMaxShared && (large + kOwnShared) * (kResidentBlocks + 1) <= gpu.shared_bytes
-             ? kLargeStage
-             : kSmallStage;
+struct StagePlan {
+  int bytes, count;  // of a stage; stages
+};
+// Stages for a kernel that needs `fixed` bytes besides.
+inline StagePlan plan_stages(int64_t fixed) {
+  const auto fit = [&](int bytes) { return static_cast<int>((kMaxShared - fixed) / bytes); };
+  if (const int count = fit(kLargeStage); count >= kMostStages - 1)
+    return {kLargeStage, std::min(count, kMostStages)};
+  return {kSmallStage, std::clamp(fit(kSmallStage), kLeastStages, kMostStages)};
 }
 
-// The sums of one slice of one tile, [16 outputs][8·kTiles rows], in shared memory.
-template <int kTiles>
-constexpr int kSliceSums = 16 * 8 * kTiles;
-template <int kTiles>
-__device__ inline void keep_sums(const Sums<kTiles>& sums, const Lane& me, float* to) {
+// The sums of one slice of one tile, [16 outputs][kRows], in shared memory.
+template <int kRows>
+constexpr int kSliceSums = 16 * kRows;
+template <int kRows>
+__device__ inline void keep_sums(const Sums<kRows>& sums, const Lane& me, float* to) {
+  if constexpr (kSpread<kRows>) {
+    to[me.g * kRows + me.t] = sums[0][0];
+    to[(me.g + 8) * kRows + me.t] = sums[0][2];
+  } else {
 #pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-    const int row = 8 * j + 2 * me.t;
-    *reinterpret_cast<float2*>(to + me.g * 8 * kTiles + row) = make_float2(sums[j][0], sums[j][1]);
-    *reinterpret_cast<float2*>(to + (me.g + 8) * 8 * kTiles + row) =
-        make_float2(sums[j][2], sums[j][3]);
+    for (int j = 0; j < kTiles<kRows>; ++j) {
+      const int row = 8 * j + 2 * me.t;
+      *reinterpret_cast<float2*>(to + me.g * kRows + row) = make_float2(sums[j][0], sums[j][1]);
+      *reinterpret_cast<float2*>(to + (me.g + 8) * kRows + row) =
+          make_float2(sums[j][2], sums[j][3]);
+    }
   }
 }
 // One (output, row): its slices in order.
-template <int kTiles>
+template <int kRows, int kSlices = kStreamWarps>
 __device__ inline float total_of(const float* sums, int output, int row) {
   float total = 0;
 #pragma unroll
-  for (int slice = 0; slice < kStreamWarps; ++slice)
-    total += sums[slice * kSliceSums<kTiles> + output * 8 * kTiles + row];
+  for (int slice = 0; slice < kSlices; ++slice)
+    total += sums[slice * kSliceSums<kRows> + output * kRows + row];
   return total;
 }
 

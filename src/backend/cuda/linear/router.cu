@@ -1,7 +1,7 @@
-// One block of threads a (tile of 16 outputs, eight rows), a warp every eighth block of k. Few rows
-// are normalised by every block of threads, which costs less than a kernel of its own. Bytes: the
-// weights once per eight rows, from memory or L2. Limits: the latency of the rows; most weights of
-// a warp have been requested before.
+// One block of threads a (tile of 16 outputs, eight rows), a warp every sixteenth block of k. Few
+// rows are normalised by every block of threads, which costs less than a kernel of its own. Bytes:
+// the weights once per eight rows, from memory or L2. Limits: the latency of the rows; most weights
+// of a warp have been requested before.
 
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/linear/router.h"
@@ -10,13 +10,17 @@ namespace pewter::cuda {
 namespace {
 
 constexpr int kNormRows = 4;
+constexpr int kRows = 8;
+constexpr int kWarps = 16, kThreads = kWarps * kWarp;
+constexpr int kRingStages = 2;
+constexpr int64_t kRingBytes = kWarps * kRingStages * kMostBlockBytes;
+constexpr int64_t kOwnBytes = kWarps * (kSliceSums<kRows> * 4 + kRingStages * 8) + 256;
 
 template <bool kNorm>
-__global__ void __launch_bounds__(kStreamThreads)
-    router_kernel(const __grid_constant__ RouterProduct a) {
+__global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant__ RouterProduct a) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
-  __shared__ uint64_t barriers[kStreamWarps * kRingStages];
-  __shared__ float sums[kStreamWarps * kSliceSums<1>];
+  __shared__ uint64_t barriers[kWarps * kRingStages];
+  __shared__ float sums[kWarps * kSliceSums<kRows>];
   start_next();
   const Lane me;
   const int first_row = 8 * static_cast<int>(blockIdx.y);
@@ -24,30 +28,31 @@ __global__ void __launch_bounds__(kStreamThreads)
   const bool second = tile >= a.w[0].tiles;
   const TileStack& w = second ? a.w[1] : a.w[0];
   if (second) tile -= a.w[0].tiles;
-  Ring ring(shared_memory + me.warp * kRingStages * kRingStageBytes,
-            barriers + me.warp * kRingStages, me.lane);
+  Ring ring(shared_memory + me.warp * kRingStages * kMostBlockBytes,
+            barriers + me.warp * kRingStages, kMostBlockBytes, kRingStages, me.lane);
   int ahead = me.warp;
   const auto refill = [&] {
     if (ahead >= w.blocks) return;
     ring.request(w.values + (static_cast<int64_t>(tile) * w.blocks + ahead) * w.block_bytes,
                  w.block_bytes, me.lane);
-    ahead += kStreamWarps;
+    ahead += kWarps;
   };
 #pragma unroll 1
   for (int i = 0; i < kRingStages; ++i) refill();
+  const auto norm_weight = norm_weights<kThreads, 2>(kNorm ? a.k : 0, a.norm_weight);
   wait_for_inputs();
   const int count = min(8, a.rows - first_row);
-  Inputs<1, kNorm> x;
+  Inputs<kRows, kNorm> x;
   if constexpr (kNorm) {
     __shared__ float scratch[2 * kNormWarps];
-    uint8_t* const rows = shared_memory + kStreamWarps * kRingStages * kRingStageBytes;
-    stage_normed_rows<kStreamThreads>(a.norm_x, a.norm_stride, a.rows, a.k, a.norm_weight,
-                                      a.epsilon, rows, scratch);
+    uint8_t* const rows = shared_memory + kWarps * kRingStages * kMostBlockBytes;
+    stage_normed_rows<kThreads>(a.norm_x, a.norm_stride, a.rows, a.k, norm_weight, a.epsilon, rows,
+                                scratch);
     __syncthreads();
     // The rows for others, 256 inputs a warp; blocks of threads share them.
     const int pieces = (a.k + 255) / 256;
     for (int i = static_cast<int>(blockIdx.x) + me.warp * static_cast<int>(gridDim.x);
-         i < a.rows * pieces; i += kStreamWarps * static_cast<int>(gridDim.x)) {
+         i < a.rows * pieces; i += kWarps * static_cast<int>(gridDim.x)) {
       const int row = i / pieces, at = i % pieces * 256 + me.lane * 8;
       uint4 eight{};
       if (at < a.k) {
@@ -56,34 +61,36 @@ __global__ void __launch_bounds__(kStreamThreads)
       }
       if (a.codes != nullptr) code_inputs(eight, at, at < a.k, a.k, a.codes + row * row_pitch(a.k));
     }
-    point_at(x, me, count, a.k, [&](int r) { return rows + r * row_pitch(a.k); });
+    point_at(x, me, count, a.k, false, [&](int r) { return rows + r * row_pitch(a.k); });
   } else {
     x.k_end = readable_inputs(a.x, a.x_stride, a.k);
-    point_at(x, me, count, a.k, [&](int r) {
+    point_at(x, me, count, a.k, false, [&](int r) {
       return reinterpret_cast<const uint8_t*>(a.x + (first_row + r) * a.x_stride);
     });
   }
-  Sums<1> slice = {};
+  Sums<kRows> slice = {};
   const BlockFormat format = format_of(w);
 #pragma unroll 1
-  for (int block = me.warp; block < w.blocks; block += kStreamWarps) {
+  for (int block = me.warp; block < w.blocks; block += kWarps) {
     const uint32_t at = ring.wait();
-    multiply_blocks<1, kNorm>(format, at, 1, block, 1, me, x, slice);
+    multiply_blocks(format, at, 1, block, 1, me, x, slice);
     ring.release();
     refill();
   }
-  keep_sums<1>(slice, me, sums + me.warp * kSliceSums<1>);
+  keep_sums<kRows>(slice, me, sums + me.warp * kSliceSums<kRows>);
   __syncthreads();
   const int output = static_cast<int>(threadIdx.x) % 16, row = static_cast<int>(threadIdx.x) / 16;
   if (row < count && tile * 16 + output < w.n)
     a.out[(first_row + row) * a.out_stride + w.out_column + tile * 16 + output] =
-        total_of<1>(sums, output, row);
+        total_of<kRows, kWarps>(sums, output, row);
 }
 
 }  // namespace
 
 bool can_norm(int64_t rows, int64_t width, int64_t stride) {
-  return rows <= kNormRows && width <= kFusedNormWidth && is_quad_row(width, stride, 4);
+  const int64_t shared = kOwnBytes + kRingBytes + rows * row_pitch(static_cast<int>(width));
+  return rows <= kNormRows && width <= kFusedNormWidth && is_quad_row(width, stride, 4) &&
+         shared <= kMaxShared;
 }
 
 bool can_route_rows(int64_t k) { return k % 128 == 0; }
@@ -93,9 +100,8 @@ void router_product(cudaStream_t stream, const RouterProduct& args) {
                   static_cast<unsigned>((args.rows + 7) / 8));
   const bool norm = args.norm_x != nullptr;
   CHECK(!is_coded(args.w[0].format) && !is_coded(args.w[1].format), "a router of codes");
-  const int64_t bytes = kStreamWarps * kRingStages * kRingStageBytes +
-                        (norm ? int64_t{args.rows} * row_pitch(args.k) : 0);
-  launch(stream, grid, dim3(kStreamThreads), static_cast<size_t>(bytes),
+  const int64_t bytes = kRingBytes + (norm ? int64_t{args.rows} * row_pitch(args.k) : 0);
+  launch(stream, grid, dim3(kThreads), static_cast<size_t>(bytes),
          norm ? router_kernel<true> : router_kernel<false>, args);
 }
 

@@ -8,7 +8,7 @@
 namespace pewter::cuda {
 
 constexpr int kStreamWarps = 8, kStreamThreads = kStreamWarps * kWarp;
-constexpr int kStages = 2;
+constexpr int kLeastStages = 2, kMostStages = 4;
 
 template <int kThreads = kStreamThreads>
 struct Stages {
@@ -19,7 +19,7 @@ struct Stages {
 
   // Complete after a barrier of the block. barriers: of 8 bytes each.
   __device__ Stages(const void* first_stage, const void* first_barrier, int stage_bytes,
-                    int stage_count = kStages)
+                    int stage_count)
       : base(shared_address(first_stage)),
         barriers(shared_address(first_barrier)),
         bytes(stage_bytes),
@@ -59,26 +59,34 @@ struct Stages {
   }
 };
 
-// One copy by itself, of a kernel's inputs.
+// Copies of a kernel's inputs, some at a time.
 struct Transfer {
-  uint32_t barrier;
+  uint32_t barrier, phase = 0;
 
   // Complete after a barrier of the block.
   __device__ explicit Transfer(const void* at) : barrier(shared_address(at)) {
     if (threadIdx.x == 0) init_barrier<1>(barrier);
   }
-  // By one thread, after wait_for_inputs(). Both ends and size are multiples of 16.
-  __device__ void request(void* to, const uint8_t* from, int size) const {
+  // By one thread, after wait_for_inputs(): `count` copies of `size` bytes, number i from from(i),
+  // in turn to `to`. Both ends and size are multiples of 16.
+  template <typename From>
+  __device__ void request(void* to, int count, int size, const From& from) const {
     if constexpr (kBulkCopies) {
-      asm volatile("fence.proxy.async;" ::: "memory");  // others wrote what the copy reads
-      expect_bytes(barrier, size);
-      copy_bulk(shared_address(to), from, size, barrier);
-    } else {
-      copy_by_threads(shared_address(to), from, size, 0, 1);
-      arrive_with_copies(barrier);
+      asm volatile("fence.proxy.async;" ::: "memory");  // others wrote what the copies read
+      expect_bytes(barrier, count * size);
     }
+    for (int i = 0; i < count; ++i)
+      if constexpr (kBulkCopies)
+        copy_bulk(shared_address(to) + i * size, from(i), size, barrier);
+      else
+        copy_by_threads(shared_address(to) + i * size, from(i), size, 0, 1);
+    if constexpr (!kBulkCopies) arrive_with_copies(barrier);
   }
-  __device__ void wait() const { wait_barrier(barrier, 0); }
+  // Until all that was requested has come. By all threads, before more is requested.
+  __device__ void wait() {
+    wait_barrier(barrier, phase);
+    phase ^= 1;
+  }
 };
 
 }  // namespace pewter::cuda

@@ -1,13 +1,13 @@
 // The weight-streaming product.
 //
-// Split of work: a unit is 16 outputs (gated: of both matrices); blocks of threads take contiguous
-// ranges of units that cost the same bytes. The warps of a block share a unit: each takes every
-// eighth block of its inputs, and their sums are added in order. How k is cut depends on the matrix
-// alone, so a row's bits do not depend on its neighbours. The rows lie in shared memory where they
-// fit, else they come from L1 and L2.
-// Bytes: weights once per 8·kTiles rows; x from L2 once per block of threads; results.
-// Precision: exact weights; bf16 rows or coded ones (fragments.cuh); f32 sums.
-// Limits: memory. Two stages of weights are on the way (stages.cuh) across the borders of units,
+// Split of work: a unit is 16 outputs (gated: of both matrices). A block of threads has its first
+// units from the start and then takes whichever is next, so that a multiprocessor that already
+// works for the next kernel does less. The warps of a block share a unit: each takes every eighth
+// block of its inputs, and their sums are added in order. How k is cut depends on the matrix alone,
+// so a row's bits do not depend on its neighbours. The rows lie in shared memory where they fit,
+// else they come from L1 and L2. Bytes: weights once per kRows rows; x from L2 once per block of
+// threads; results. Precision: exact weights; bf16 rows or coded ones (fragments.cuh); f32 sums.
+// Limits: memory. Some stages of weights are on the way (stages.cuh) across the borders of units,
 // and the first are requested before the kernel before has ended.
 
 #include <algorithm>
@@ -21,82 +21,65 @@ namespace {
 
 constexpr bool is_gated(StreamOutput output) { return output == StreamOutput::kGatedBF16; }
 
-// What a tile costs to read, in KiB or so.
-__host__ __device__ inline int cost_of(const TileStack& w) {
-  return max(w.blocks * w.block_bytes / 1024, 1);
-}
-
-// bf16 rows and coded ones are for different blocks of threads: the first `shares` of those take
-// the units of the first `stacks` matrices, which want bf16 rows. Zeros where all want the same.
-struct PlainPart {
-  int stacks = 0, units = 0, shares = 0;
+// Who does what. bf16 rows and coded ones are for different blocks of threads: the first
+// `plain_shares` of those take the units of the first matrices, `plain_units` of them, which want
+// bf16 rows; zeros where all want the same.
+struct Split {
+  int plain_units = 0, plain_shares = 0;
+  int units = 0;  // of all matrices
+  int fixed = 1;  // units a block of threads has from the start
 };
 
-// The first unit of share `index` of `shares` equal ones.
-__device__ inline int first_unit(const StreamArgs& a, const PlainPart& plain, int index,
-                                 int shares) {
-  if (index < plain.shares || is_gated(a.output)) {
-    const int units = is_gated(a.output) ? a.w[0].tiles : plain.units;
-    const int among = is_gated(a.output) ? shares : plain.shares;
-    return static_cast<int>(static_cast<uint32_t>(units) * static_cast<uint32_t>(index) /
-                            static_cast<uint32_t>(among));
-  }
-  int total = 0, first = plain.units;
-  for (int i = plain.stacks; i < a.stacks; ++i) total += a.w[i].tiles * cost_of(a.w[i]);
-  const auto part =
-      static_cast<float>(index - plain.shares) / static_cast<float>(shares - plain.shares);
-  int cost = min(static_cast<int>(static_cast<float>(total) * part), total);
-  if (index == shares) cost = total;
-  for (int i = plain.stacks; i < a.stacks; ++i) {
-    const int each = cost_of(a.w[i]), all = a.w[i].tiles * each;
-    if (cost <= all) return first + (cost + each - 1) / each;
-    cost -= all;
-    first += a.w[i].tiles;
-  }
-  return first;
-}
+// The units of a block of threads, by whoever requests weights; the others learn of them from a
+// queue in shared memory. `claims` counts those taken beyond the fixed ones, and the blocks of
+// threads that have taken their last, and is zero between kernels.
+struct Units {
+  static constexpr int kQueue = 8, kNone = -1;
+  int begin, end, place, step, fixed, opened = 0;
+  bool claiming;
+  int claim = 0;  // lane 0: the next
 
-// The way through a block's units: which piece of which tile comes next.
-struct Walk {
-  int unit, end;  // of the block of threads
-  int stack = 0, tile = 0;
-  int part = 0;   // gated: 0 gate, 1 up
-  int block = 0;  // first of the piece
-
-  __device__ Walk(const StreamArgs& a, const TileStack* w, int first, int last)
-      : unit(first), end(last), tile(first) {
-    if (!is_gated(a.output))
-      while (stack + 1 < a.stacks && tile >= w[stack].tiles) tile -= w[stack++].tiles;
+  __device__ Units(const Split& split, const int32_t* claims) {
+    const int index = static_cast<int>(blockIdx.x), shares = static_cast<int>(gridDim.x);
+    const bool plain = index < split.plain_shares;
+    begin = plain ? 0 : split.plain_units;
+    end = plain ? split.plain_units : split.units;
+    place = plain ? index : index - split.plain_shares;
+    step = plain ? split.plain_shares : shares - split.plain_shares;
+    fixed = split.fixed;
+    claiming = kBulkCopies && !plain && claims != nullptr && step * fixed < end - begin;
   }
-  __device__ void next(bool gated, const TileStack* w, const int* pieces) {
-    block += pieces[stack + part];
-    if (block < w[stack + part].blocks) return;
-    block = 0;
-    if (gated && part == 0) {
-      part = 1;
-      return;
+  __device__ bool wants_claim() const { return claiming && opened >= fixed; }
+  __device__ void start_claim(int32_t* claims) {
+    if (threadIdx.x == 0) claim = atomicAdd(claims, 1);
+  }
+  // The next unit, or kNone. With a claim: by warp 0, once one has been started.
+  __device__ int next(int32_t* claims) {
+    int unit = begin + place + opened * step;
+    if (wants_claim()) {
+      unit = begin + step * fixed + __shfl_sync(0xFFFFFFFFu, claim, 0);
+      if (unit < end) start_claim(claims);  // none is left over when the last has been taken
     }
-    part = 0;
-    ++unit;
-    ++tile;
-    if (!gated && tile == w[stack].tiles) {
-      tile = 0;
-      ++stack;
-    }
+    ++opened;
+    return unit < end ? unit : kNone;
+  }
+  // By thread 0, at the end.
+  __device__ void finish(int32_t* claims) const {
+    if (claiming && atomicAdd(claims + 1, 1) == step - 1) claims[0] = claims[1] = 0;
   }
 };
 
 // One of a block's 16 × rows results; `sums` are the unit's, the up matrix's behind the gate's.
-template <int kTiles>
+template <int kRows>
 __device__ inline void write_output(const StreamArgs& a, const TileStack& w, int n, int row,
                                     const float* sums, float before) {
   const int output = n % 16;
-  float value = total_of<kTiles>(sums, output, row);
+  float value = total_of<kRows>(sums, output, row);
   if (w.row_scales != nullptr) value *= w.row_scales[n];
   const int64_t at = row * a.out_stride + w.out_column + n;
   switch (a.output) {
     case StreamOutput::kGatedBF16:
-      value = silu(value) * total_of<kTiles>(sums + kStreamWarps * kSliceSums<kTiles>, output, row);
+      value = silu(value) * total_of<kRows>(sums + kStreamWarps * kSliceSums<kRows>, output, row);
       [[fallthrough]];
     case StreamOutput::kBF16:
       static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16(value);
@@ -110,192 +93,233 @@ __device__ inline void write_output(const StreamArgs& a, const TileStack& w, int
   }
 }
 
-template <int kTiles>
-constexpr int kRegisterBlocks = kTiles == 1 ? 4 : 2;  // beside each other, as registers go
 // Sums are kept twice, the next unit's while the last one's are added up, where there is room.
-template <int kTiles>
-constexpr int kBuffers = kTiles == 4 ? 1 : 2;
+template <int kRows>
+constexpr int kBuffers = kRows == 32 ? 1 : 2;
 
-// At most 8·kTiles rows.
-template <int kTiles, bool kShared>
-__global__ void __launch_bounds__(kStreamThreads, kRegisterBlocks<kTiles>)
-    stream_kernel(const __grid_constant__ StreamArgs a, const __grid_constant__ PlainPart plain,
-                  int stage_bytes, int width) {
+// kBlocks: blocks of threads the registers are shared out to. Four leave room for the kernel
+// behind.
+template <int kRows, bool kShared, int kBlocks>
+__global__ void __launch_bounds__(kStreamThreads, kBlocks)
+    stream_kernel(const __grid_constant__ StreamArgs a, const __grid_constant__ Split split,
+                  int stage_bytes, int stage_count, int width) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
-  __shared__ uint64_t barriers[kStages + 1];
+  __shared__ uint64_t barriers[kMostStages + 1];
   __shared__ __align__(16) unsigned char stack_memory[StreamArgs::kMaxStacks * sizeof(TileStack)];
   __shared__ int pieces[StreamArgs::kMaxStacks];
+  __shared__ int queue[Units::kQueue];  // matrix · 2²⁴ + tile
   auto* const stacks = reinterpret_cast<TileStack*>(stack_memory);
-  constexpr int kPartSums = kStreamWarps * kSliceSums<kTiles>;
+  constexpr int kPartSums = kStreamWarps * kSliceSums<kRows>, kTileBits = 24;
   start_next();
   const Lane me;
   const bool gated = is_gated(a.output);
-  Stages<> stages(shared_memory, barriers, stage_bytes);
-  const Transfer rows_barrier(barriers + kStages);
-  auto* const sums = reinterpret_cast<float*>(shared_memory + kStages * stage_bytes);
+  Stages<> stages(shared_memory, barriers, stage_bytes, stage_count);
+  Transfer rows_barrier(barriers + kMostStages);
+  auto* const sums = reinterpret_cast<float*>(shared_memory + stage_count * stage_bytes);
   const int unit_sums = (gated ? 2 : 1) * kPartSums;
-  auto* const rows = reinterpret_cast<uint8_t*>(sums + kBuffers<kTiles> * unit_sums);
+  auto* const rows = reinterpret_cast<uint8_t*>(sums + kBuffers<kRows> * unit_sums);
   // Stacks are indexed at run time: from shared memory that costs no trip to the constants.
   if (threadIdx.x < StreamArgs::kMaxStacks) {
     stacks[threadIdx.x] = a.w[threadIdx.x];
     pieces[threadIdx.x] =
         static_cast<int>(threadIdx.x) < a.stacks ? piece_blocks(a.w[threadIdx.x], stage_bytes) : 0;
   }
-  const int index = static_cast<int>(blockIdx.x), shares = static_cast<int>(gridDim.x);
-  const int first = first_unit(a, plain, index, shares);
-  const int last = first_unit(a, plain, index + 1, shares);
+  Units units(split, a.claims);
+  const bool coded =
+      is_coded(a.w[static_cast<int>(blockIdx.x) < split.plain_shares ? 0 : a.stacks - 1].format);
   __syncthreads();
 
-  Walk ahead(a, stacks, first, last);
-  const auto refill = [&] {
-    if (ahead.unit >= last) return;
-    const TileStack& w = stacks[ahead.stack + ahead.part];
-    const int bytes = min(pieces[ahead.stack + ahead.part], w.blocks - ahead.block) * w.block_bytes;
-    stages.open(bytes);
-    stages.copy(
-        0, w.values + (static_cast<int64_t>(ahead.tile) * w.blocks + ahead.block) * w.block_bytes,
-        bytes);
-    stages.close();
-    ahead.next(gated, stacks, pieces);
+  // What is requested next.
+  const uint8_t* from = nullptr;
+  int ahead_stack = 0, ahead_tile = 0, ahead_left = 0;  // blocks
+  const auto aim = [&](int part) {
+    const TileStack& w = stacks[ahead_stack + part];
+    ahead_left = w.blocks;
+    from = w.values + static_cast<int64_t>(ahead_tile) * w.blocks * w.block_bytes;
   };
-  const bool coded = is_coded(stacks[ahead.stack].format);
-  if (Stages<>::fills(me.warp))
+  int ahead_part = 0;
+  const auto open = [&] {
+    const int at = units.opened % Units::kQueue, unit = units.next(a.claims);
+    ahead_stack = 0, ahead_tile = unit, ahead_left = 0;
+    if (unit != Units::kNone) {
+      while (!gated && ahead_tile >= stacks[ahead_stack].tiles)
+        ahead_tile -= stacks[ahead_stack++].tiles;
+      aim(0);
+    }
+    if (threadIdx.x == 0)
+      queue[at] = unit == Units::kNone ? unit : ahead_stack << kTileBits | ahead_tile;
+  };
+  bool waited = false;
+  const auto refill = [&] {
+    if (ahead_left == 0 && waited && units.wants_claim()) open();
+    if (ahead_left == 0) return;
+    const int stack = ahead_stack + ahead_part, count = min(pieces[stack], ahead_left);
+    const int bytes = count * stacks[stack].block_bytes;
+    stages.open(bytes);
+    stages.copy(0, from, bytes);
+    stages.close();
+    from += bytes;
+    ahead_left -= count;
+    if (ahead_left > 0) return;
+    if (gated && (ahead_part ^= 1) == 1) return aim(1);
+    if (waited || !units.wants_claim()) open();
+  };
+  int empty = stage_count;  // stages that nothing has been requested for yet
+  if (Stages<>::fills(me.warp)) {
+    open();
 #pragma unroll 1
-    for (int i = 0; i < kStages; ++i) refill();
+    for (; empty > 0 && ahead_left > 0; --empty) refill();
+  }
   wait_for_inputs();
+  if (Stages<>::fills(me.warp) && units.claiming) units.start_claim(a.claims);
   if (kShared) {
     if (coded) {
       // Coded rows lie as they will lie here.
-      if (threadIdx.x == 0) rows_barrier.request(rows, a.codes, a.rows * row_pitch(width));
-      rows_barrier.wait();
+      if (threadIdx.x == 0)
+        rows_barrier.request(rows, 1, a.rows * row_pitch(width), [&](int) { return a.codes; });
     } else {
       stage_rows(
           a.rows, a.k, width, false,
           [&](int r) { return a.x + (a.x_rows != nullptr ? a.x_rows[r] : r) * a.x_stride; }, rows,
           me.warp, kStreamWarps);
-      __syncthreads();
     }
   }
-  if (first == last) return;
+  // Claims have time to come while the first unit is at work.
+  waited = true;
+  if (kShared && coded) rows_barrier.wait();
+  __syncthreads();
 
-  Inputs<kTiles, kShared> x;
-  if constexpr (kShared) {
-    point_at(x, me, a.rows, width, [&](int r) { return rows + r * row_pitch(width); });
-  } else {
-    x.k_end = readable_inputs(a.x, a.x_stride, a.k);
-    point_at(x, me, a.rows, width, [&](int r) -> const uint8_t* {
-      if (coded) return a.codes + static_cast<int64_t>(r) * row_pitch(width);
-      return reinterpret_cast<const uint8_t*>(a.x +
-                                              (a.x_rows != nullptr ? a.x_rows[r] : r) * a.x_stride);
-    });
-  }
-  Walk here(a, stacks, first, last);
+  Inputs<kRows, kShared> x;
+  if constexpr (!kShared) x.k_end = readable_inputs(a.x, a.x_stride, a.k);
+  point_at(x, me, a.rows, width, coded, [&](int r) -> const uint8_t* {
+    if constexpr (kShared) return rows + r * row_pitch(width);
+    if (coded) return a.codes + static_cast<int64_t>(r) * row_pitch(width);
+    return reinterpret_cast<const uint8_t*>(a.x +
+                                            (a.x_rows != nullptr ? a.x_rows[r] : r) * a.x_stride);
+  });
   int buffer = 0;
 #pragma unroll 1
-  while (here.unit < last) {
+  for (uint32_t number = 0;; ++number) {
+    const int unit = queue[number % Units::kQueue];
+    if (unit == Units::kNone) break;
+    const int stack = unit >> kTileBits, tile = unit & ((1 << kTileBits) - 1);
     float* const to = sums + buffer * unit_sums;
-    const TileStack& w = stacks[here.stack];
-    const int tile = here.tile;
+    const TileStack& w = stacks[stack];
     // Whoever writes the unit's results asks in time for what they join. Another warp each time.
-    constexpr int kEach = kTiles == 4 ? 2 : 1;
-    const int writer =
-        (static_cast<int>(threadIdx.x) + kStreamThreads - here.unit % kStreamWarps * kWarp) %
-        kStreamThreads;
+    constexpr int kEach = kRows == 32 ? 2 : 1;
+    const uint32_t writer =
+        (threadIdx.x + kStreamThreads - number % kStreamWarps * kWarp) % kStreamThreads;
     float before[kEach] = {};
     if (a.output == StreamOutput::kAddF32) {
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
-        const int row = (writer + i * kStreamThreads) / 16, n = tile * 16 + writer % 16;
+        const int row = static_cast<int>((writer + i * kStreamThreads) / 16);
+        const int n = tile * 16 + static_cast<int>(writer % 16);
         if (row < a.rows && n < w.n)
           before[i] = a.residual[row * a.residual_stride + w.out_column + n];
       }
     }
 #pragma unroll 1
     for (int part = 0; part <= static_cast<int>(gated); ++part) {
-      const TileStack& m = stacks[here.stack + part];
+      const TileStack& m = stacks[stack + part];
       const BlockFormat format = format_of(m);
-      const int piece = pieces[here.stack + part];
-      Sums<kTiles> slice = {};
+      const int piece = pieces[stack + part];
+      Sums<kRows> slice = {};
 #pragma unroll 1
       for (int block = 0; block < m.blocks; block += piece) {
         const uint32_t at = stages.wait();
-        multiply_blocks<kTiles, kShared>(format, at + me.warp * m.block_bytes,
-                                         blocks_of(me.warp, min(piece, m.blocks - block)),
-                                         block + me.warp, kStreamWarps, me, x, slice);
+        multiply_blocks(format, at + me.warp * m.block_bytes,
+                        blocks_of(me.warp, min(piece, m.blocks - block)), block + me.warp,
+                        kStreamWarps, me, x, slice);
         stages.release();
         if (block + piece >= m.blocks)
-          keep_sums<kTiles>(slice, me, to + part * kPartSums + me.warp * kSliceSums<kTiles>);
+          keep_sums<kRows>(slice, me, to + part * kPartSums + me.warp * kSliceSums<kRows>);
         __syncthreads();
-        if (Stages<>::fills(me.warp)) refill();
+        if (Stages<>::fills(me.warp)) {
+          refill();
+#pragma unroll 1
+          for (; empty > 0 && ahead_left > 0; --empty) refill();
+        }
       }
-    }
-    ++here.unit;
-    ++here.tile;
-    if (!gated && here.tile == w.tiles) {
-      here.tile = 0;
-      ++here.stack;
     }
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int row = (writer + i * kStreamThreads) / 16, n = tile * 16 + writer % 16;
-      if (row < a.rows && n < w.n) write_output<kTiles>(a, w, n, row, to, before[i]);
+      const int row = static_cast<int>((writer + i * kStreamThreads) / 16);
+      const int n = tile * 16 + static_cast<int>(writer % 16);
+      if (row < a.rows && n < w.n) write_output<kRows>(a, w, n, row, to, before[i]);
     }
-    if (kBuffers<kTiles> == 1)
+    if (kBuffers<kRows> == 1)
       __syncthreads();
     else
       buffer ^= 1;
   }
+  if (threadIdx.x == 0) units.finish(a.claims);
 }
 
 struct Fit {
   int64_t bytes;  // without the ring
   bool shared;
 };
-template <int kTiles>
+template <int kRows>
 Fit fit_of(const StreamArgs& args) {
   const int parts = is_gated(args.output) ? 2 : 1;
-  const int64_t sums = kBuffers<kTiles> * parts * kStreamWarps * kSliceSums<kTiles> * int64_t{4};
+  const int64_t sums = kBuffers<kRows> * parts * kStreamWarps * kSliceSums<kRows> * int64_t{4};
   const int64_t rows = static_cast<int64_t>(args.rows) * row_pitch(padded_inputs(args.k));
-  const bool shared = kStages * kSmallStage + sums + rows <= kMaxShared;
+  const bool shared = kLeastStages * kSmallStage + sums + rows <= kMaxShared;
   return {sums + (shared ? rows : 0), shared};
 }
 
 // For a grid of so many blocks of threads.
-PlainPart plain_part(const StreamArgs& args, int grid) {
-  PlainPart plain;
+Split split_for(const StreamArgs& args, int grid, const StagePlan& stages) {
+  if (is_gated(args.output)) return {.units = args.w[0].tiles};
+  Split split;
   int64_t plain_cost = 0, cost = 0;
+  int plain_stacks = 0;
   for (int i = 0; i < args.stacks; ++i) {
-    const int64_t more = static_cast<int64_t>(args.w[i].tiles) * cost_of(args.w[i]);
+    const TileStack& w = args.w[i];
+    const int64_t more = static_cast<int64_t>(w.tiles) * w.blocks * w.block_bytes;
     cost += more;
-    if (is_coded(args.w[i].format)) continue;
-    ++plain.stacks;
-    plain.units += args.w[i].tiles;
+    split.units += w.tiles;
+    if (is_coded(w.format)) continue;
+    ++plain_stacks;
+    split.plain_units += w.tiles;
     plain_cost += more;
   }
-  if (plain.stacks == 0 || plain.stacks == args.stacks) return {};
+  // As many from the start as the first stages hold, when that leaves enough for later.
+  const TileStack& last = args.w[args.stacks - 1];
+  if (piece_blocks(last, stages.bytes) >= last.blocks)
+    split.fixed = split.units >= 4 * grid ? std::min(stages.count, 3) : 2;
+  if (plain_stacks == 0 || plain_stacks == args.stacks) {
+    split.plain_units = 0;
+    return split;
+  }
   // As many blocks of threads as let none have more than its share, if there are as many.
   const int64_t share = (cost + grid - 1) / grid;
-  const int64_t each = std::max<int64_t>(1, share * plain.units / plain_cost);
-  plain.shares = static_cast<int>(
-      std::clamp<int64_t>((plain.units + each - 1) / each, 1, std::max(grid - 1, 1)));
-  return plain;
+  const int64_t each = std::max<int64_t>(1, share * split.plain_units / plain_cost);
+  split.plain_shares = static_cast<int>(
+      std::clamp<int64_t>((split.plain_units + each - 1) / each, 1, std::max(grid - 1, 1)));
+  return split;
 }
 
-template <int kTiles>
+template <int kRows>
 void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   const bool gated = is_gated(args.output);
-  const Fit fit = fit_of<kTiles>(args);
-  const int stage_bytes = stage_for(gpu, fit.bytes);
-  const int64_t bytes = fit.bytes + kStages * stage_bytes;
+  const Fit fit = fit_of<kRows>(args);
+  const StagePlan stages = plan_stages(fit.bytes);
+  const int64_t bytes = fit.bytes + stages.count * stages.bytes;
   const int most = gpu.multiprocessors * resident_blocks(gpu, bytes, kResidentBlocks);
   int units = args.w[0].tiles;
   for (int i = 1; i < args.stacks && !gated; ++i) units += args.w[i].tiles;
   const int grid = std::min(units, most);
-  const PlainPart plain = gated ? PlainPart{} : plain_part(args, grid);
+  const Split split = split_for(args, grid, stages);
+  constexpr int kFewBlocks = kRows <= 8 ? 3 : 2, kManyBlocks = kRows <= 8 ? 4 : 2;
+  const bool is_long = units > 8 * most;  // then nothing is gained by what starts early
+  const auto kernel = !fit.shared ? stream_kernel<kRows, false, kManyBlocks>
+                      : is_long   ? stream_kernel<kRows, true, kFewBlocks>
+                                  : stream_kernel<kRows, true, kManyBlocks>;
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
-         static_cast<size_t>(bytes),
-         fit.shared ? stream_kernel<kTiles, true> : stream_kernel<kTiles, false>, args, plain,
-         stage_bytes, padded_inputs(args.k));
+         static_cast<size_t>(bytes), kernel, args, split, stages.bytes, stages.count,
+         padded_inputs(args.k));
 }
 
 }  // namespace
@@ -356,12 +380,14 @@ void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args)
     some.residual =
         args.residual == nullptr ? nullptr : args.residual + begin * args.residual_stride;
     some.codes = args.codes + begin * coded_row_bytes(args.k);
-    if (some.rows <= 8)
-      run<1>(stream, gpu, some);
-    else if (some.rows <= 16)
-      run<2>(stream, gpu, some);
-    else
+    if (some.rows <= 4)
       run<4>(stream, gpu, some);
+    else if (some.rows <= 8)
+      run<8>(stream, gpu, some);
+    else if (some.rows <= 16)
+      run<16>(stream, gpu, some);
+    else
+      run<32>(stream, gpu, some);
   }
 }
 

@@ -45,6 +45,8 @@ struct StreamArgs {
   // The same rows coded (coded_rows.h), for int4 and int8 matrices: scratch, unless has_codes.
   uint8_t* codes = nullptr;
   bool has_codes = false;
+  int32_t* claims =
+      nullptr;  // scratch [2], zero between kernels; null: all work is shared out before
   void* out = nullptr;
   int64_t out_stride = 0;  // elements
   float* residual = nullptr;

@@ -59,7 +59,7 @@ __global__ void pack_values_kernel(PackArgs a, int64_t count) {
           for (int high = 0; high < 2; ++high) {
             const int64_t k = 64 * record + 32 * (w / 2) + 8 * t + 4 * (w % 2) + i;
             const uint32_t codes = pair_at(a, tile * kTileOutputs + g + 8 * high, k);
-            words[w] |= (codes ^ 0x0808u) << (8 * i + 4 * high);
+            words[w] |= codes << (8 * i + 4 * high);
           }
       break;
     case WeightFormat::kInt8Row:

@@ -31,6 +31,9 @@ void experts_up(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args);
 // residual += partial.
 struct ExpertsDown {
   Grouping groups;
+  // When can_route(…): the router's logits, for kernels that rather route for themselves. The
+  // kernel before must have waited for them before it let this one start.
+  RouteRows route;
   TileStack w, shared;
   const __nv_bfloat16* x = nullptr;  // [rows · top_k, x_stride]
   int64_t x_stride = 0;

@@ -4,14 +4,14 @@
 // step meets, the shared one first, so that a row's results are added where they are made. As many
 // experts' tiles as fit pass through a stage together; warps share each by slices of k as in
 // linear/stream.cu, and slices are added in order.
-// Bytes: the matrices of the experts met, once per 8·kTiles rows; x from L2 once per block of
+// Bytes: the matrices of the experts met, once per kRows rows; x from L2 once per block of
 // threads. Precision: exact weights; bf16 rows or coded ones; f32 sums. Limits: memory.
 
 #include <algorithm>
 
 #include "backend/cuda/linear/coded_rows.h"
 #include "backend/cuda/linear/parts.cuh"
-#include "backend/cuda/moe/experts.h"
+#include "backend/cuda/moe/experts_down_few.h"
 
 namespace pewter::cuda {
 namespace {
@@ -43,12 +43,12 @@ struct Walk {
   }
 };
 // Teams of eight warps, which share the tiles of a stage; and sums are kept of so many tiles.
-template <int kTiles>
-constexpr int kTeams = kTiles == 1 ? 2 : 1;
-template <int kTiles>
-constexpr int kThreads = kTeams<kTiles> * kStreamThreads;
-template <int kTiles>
-constexpr int kBuffers = kTiles == 1 ? 2 : 1;
+template <int kRows>
+constexpr int kTeams = kRows == 4 ? 2 : 1;
+template <int kRows>
+constexpr int kThreads = kTeams<kRows> * kStreamThreads;
+template <int kRows>
+constexpr int kBuffers = kRows == 4 ? 2 : 1;
 constexpr int kMostDownStages = 3;
 
 // Tables that few rows have in shared memory, and their results.
@@ -61,30 +61,30 @@ constexpr int64_t table_bytes(int64_t rows, int64_t top_k, int64_t blocks) {
   return round_up(blocks * static_cast<int64_t>(sizeof(RowBlock)) + rows * (2 * top_k + 1) * 4, 16);
 }
 
-template <int kTiles, bool kShared>
-__global__ void __launch_bounds__(kThreads<kTiles>, 2)
+template <int kRows, bool kShared>
+__global__ void __launch_bounds__(kThreads<kRows>, 2)
     down_kernel(const __grid_constant__ ExpertsDown a, int stage_bytes, int stage_count, int width,
                 bool few) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ uint64_t barriers[kMostDownStages];
-  using Weights = Stages<kThreads<kTiles>>;
+  using Weights = Stages<kThreads<kRows>>;
   start_next();
   const Lane me;
   const int team = me.warp / kStreamWarps, slice_warp = me.warp % kStreamWarps;
-  constexpr int kAll = kThreads<kTiles>;
-  constexpr int kBlockSums = kStreamWarps * kSliceSums<kTiles>;
-  constexpr int kLoadSums = kTeams<kTiles> * kBlockSums;
+  constexpr int kAll = kThreads<kRows>;
+  constexpr int kBlockSums = kStreamWarps * kSliceSums<kRows>;
+  constexpr int kLoadSums = kTeams<kRows> * kBlockSums;
   const int pairs = a.groups.rows * a.groups.top_k;
   Weights stages(shared_memory, barriers, stage_bytes, stage_count);
   auto* const sums = reinterpret_cast<float*>(shared_memory + stage_count * stage_bytes);
-  float* const results = sums + kBuffers<kTiles> * kLoadSums;  // [pairs + rows][16], few rows
+  float* const results = sums + kBuffers<kRows> * kLoadSums;  // [pairs + rows][16], few rows
   unsigned char* const tables =
       reinterpret_cast<unsigned char*>(results + (few ? 16 * (pairs + a.groups.rows) : 0));
   auto* const rows = reinterpret_cast<uint8_t*>(
       tables + (few ? table_bytes(a.groups.rows, a.groups.top_k, a.groups.max_blocks) : 0));
   const auto together = [&](const TileStack& w) {
     const int tile_bytes = w.blocks * w.block_bytes;
-    return max(min(stage_bytes / tile_bytes, kTeams<kTiles>), 1);
+    return max(min(stage_bytes / tile_bytes, kTeams<kRows>), 1);
   };
   Walk::Limits limits{.shared_blocks = a.groups.shared_blocks(),
                       .blocks = a.groups.shared_blocks() + 1,  // more when they are known
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kThreads<kTiles>, 2)
       const int piece = shared ? limits.shared_piece : limits.other_piece;
       const int count = here.together(limits), first = here.number;
       float* const to = sums + buffer * kLoadSums;
-      Sums<kTiles> slice = {};
+      Sums<kRows> slice = {};
 #pragma unroll 1
       for (; here.number == first && here.tile == tile; here.next(limits, w.blocks)) {
         const int blocks = min(piece, w.blocks - here.piece);
@@ -187,50 +187,50 @@ __global__ void __launch_bounds__(kThreads<kTiles>, 2)
         if (const int i = team; i < count) {  // a team has one tile of a stage at most
           const uint32_t at = stage + i * blocks * w.block_bytes;
           const RowBlock block = table.blocks[first + i];
-          Inputs<kTiles, kShared> x;
+          Inputs<kRows, kShared> x;
           const auto row_of = [&](int r) {
             return shared ? block.begin + r : table.pairs[block.begin + r];
           };
           if constexpr (kShared) {
-            point_at(x, me, block.count, width, [&](int r) {
+            point_at(x, me, block.count, width, shared ? shared_coded : coded, [&](int r) {
               return rows + ((shared ? pairs : 0) + row_of(r)) * row_pitch(width);
             });
           } else {
             x.k_end = shared ? readable_inputs(a.shared_x, a.shared_x_stride, a.shared_k)
                              : readable_inputs(a.x, a.x_stride, a.k);
-            point_at(x, me, block.count, width, [&](int r) -> const uint8_t* {
-              const int row = row_of(r);
-              if (shared ? shared_coded : coded)
-                return a.codes +
-                       static_cast<int64_t>((shared ? pairs : 0) + row) * row_pitch(width);
-              return reinterpret_cast<const uint8_t*>(shared ? a.shared_x + row * a.shared_x_stride
-                                                             : a.x + row * a.x_stride);
-            });
+            point_at(x, me, block.count, width, shared ? shared_coded : coded,
+                     [&](int r) -> const uint8_t* {
+                       const int row = row_of(r);
+                       if (shared ? shared_coded : coded)
+                         return a.codes +
+                                static_cast<int64_t>((shared ? pairs : 0) + row) * row_pitch(width);
+                       return reinterpret_cast<const uint8_t*>(
+                           shared ? a.shared_x + row * a.shared_x_stride : a.x + row * a.x_stride);
+                     });
           }
           if (here.piece == 0)
 #pragma unroll
-            for (int j = 0; j < kTiles; ++j)
+            for (int j = 0; j < kTiles<kRows>; ++j)
 #pragma unroll
               for (int c = 0; c < 4; ++c) slice[j][c] = 0;
-          multiply_blocks<kTiles, kShared>(format, at + slice_warp * w.block_bytes,
-                                           blocks_of(slice_warp, blocks), here.piece + slice_warp,
-                                           kStreamWarps, me, x, slice);
+          multiply_blocks(format, at + slice_warp * w.block_bytes, blocks_of(slice_warp, blocks),
+                          here.piece + slice_warp, kStreamWarps, me, x, slice);
           if (here.piece + blocks == w.blocks)
-            keep_sums<kTiles>(slice, me, to + i * kBlockSums + slice_warp * kSliceSums<kTiles>);
+            keep_sums<kRows>(slice, me, to + i * kBlockSums + slice_warp * kSliceSums<kRows>);
         }
         stages.release();
         __syncthreads();
         if (Weights::fills(me.warp)) refill();
       }
-      for (int i = static_cast<int>(threadIdx.x); i < count * kSliceSums<kTiles>; i += kAll) {
-        const int output = i % 16, r = i / 16 % (8 * kTiles), number = i / kSliceSums<kTiles>;
+      for (int i = static_cast<int>(threadIdx.x); i < count * kSliceSums<kRows>; i += kAll) {
+        const int output = i % 16, r = i / 16 % kRows, number = i / kSliceSums<kRows>;
         const RowBlock block = table.blocks[first + number];
         if (r >= block.count || tile * 16 + output >= w.n) continue;
         const int row = shared ? block.begin + r : table.pairs[block.begin + r];
         *result_of(shared, row, tile, output) =
-            total_of<kTiles>(to + number * kBlockSums, output, r);
+            total_of<kRows>(to + number * kBlockSums, output, r);
       }
-      if (kBuffers<kTiles> == 1)
+      if (kBuffers<kRows> == 1)
         __syncthreads();
       else
         buffer ^= 1;
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kThreads<kTiles>, 2)
   }
 }
 
-template <int kTiles>
+template <int kRows>
 void run(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) {
   const int width = padded_inputs(std::max(args.k, args.shared_k));
   const Grouping& groups = args.groups;
@@ -261,11 +261,10 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) {
   const int64_t rows = (pairs + groups.rows) * row_pitch(width);
   const int64_t tables =
       16 * (pairs + groups.rows) * 4 + table_bytes(groups.rows, groups.top_k, groups.max_blocks);
-  int64_t bytes =
-      kBuffers<kTiles> * kTeams<kTiles> * kStreamWarps * kSliceSums<kTiles> * int64_t{4};
-  const bool few = kStages * kSmallStage + bytes + tables <= kMaxShared;
+  int64_t bytes = kBuffers<kRows> * kTeams<kRows> * kStreamWarps * kSliceSums<kRows> * int64_t{4};
+  const bool few = kLeastStages * kSmallStage + bytes + tables <= kMaxShared;
   if (few) bytes += tables;
-  const bool shared = kStages * kSmallStage + bytes + rows <= kMaxShared;
+  const bool shared = kLeastStages * kSmallStage + bytes + rows <= kMaxShared;
   if (shared) {
     bytes += rows;
   } else {
@@ -286,14 +285,13 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) {
   }
   constexpr int stage_bytes = kSmallStage;
   const int stage_count =
-      bytes + kMostDownStages * stage_bytes <= kMaxShared ? kMostDownStages : kStages;
+      bytes + kMostDownStages * stage_bytes <= kMaxShared ? kMostDownStages : kLeastStages;
   bytes += stage_count * stage_bytes;
   const int grid =
       std::min(args.w.tiles, gpu.multiprocessors * resident_blocks(gpu, bytes, kResidentBlocks));
-  launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kThreads<kTiles>),
-         static_cast<size_t>(bytes),
-         shared ? down_kernel<kTiles, true> : down_kernel<kTiles, false>, args, stage_bytes,
-         stage_count, width, few);
+  launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kThreads<kRows>),
+         static_cast<size_t>(bytes), shared ? down_kernel<kRows, true> : down_kernel<kRows, false>,
+         args, stage_bytes, stage_count, width, few);
 }
 
 }  // namespace
@@ -302,10 +300,11 @@ void experts_down(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) 
   if (args.groups.rows == 0) return;
   CHECK(args.w.row_scales == nullptr && args.shared.row_scales == nullptr, "experts in ",
         weight_format_name(args.w.format), " and ", weight_format_name(args.shared.format));
-  if (args.groups.capacity() == 8)
-    run<1>(stream, gpu, args);
-  else
+  if (down_few(stream, args)) return;
+  if (args.groups.capacity() == 4)
     run<4>(stream, gpu, args);
+  else
+    run<32>(stream, gpu, args);
 }
 
 }  // namespace pewter::cuda

@@ -1,10 +1,10 @@
 // Gate and up matrices of the experts, SiLU and product.
 //
 // Split of work: a unit is 16 gate outputs and the same 16 of the up matrix of one expert, times
-// one block of up to 8·kTiles rows; warps share it by slices of k as in linear/stream.cu. The first
+// one block of up to kRows rows; warps share it by slices of k as in linear/stream.cu. The first
 // blocks of threads do the shared expert's units, whose weights are requested before the routing is
 // known; the others take contiguous ranges of the routed experts' units.
-// Bytes: the matrices of the experts met, once per 8·kTiles rows; x from L2 once per block of
+// Bytes: the matrices of the experts met, once per kRows rows; x from L2 once per block of
 // threads. Precision: bf16 rows, exact weights, f32 sums. Limits: memory, and the wait for routing.
 
 #include <algorithm>
@@ -27,83 +27,70 @@ __device__ inline Range range_of(int units, int index, int shares) {
   return {at(index), at(index + 1)};
 }
 
-// Few rows are routed and grouped by every block of threads for itself: that costs less than a
-// kernel of its own.
-constexpr int kRouteChoices = 64;
-struct Routing {
-  int32_t expert[kRouteChoices], leads[kRouteChoices], pairs[kRouteChoices];
-  float weight[kRouteChoices], shared_weight[kRouteChoices];
-  RowBlock blocks[kRouteChoices + 1];
-  int32_t expert_blocks;
-};
-
-__device__ inline void route_few(const ExpertsUp& a, bool tells, Routing& r) {
-  const RouteRows& route = a.route;
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp;
-  const int choices = route.rows * route.top_k;
-  if (warp < route.rows)
-    route_row<8>(route.experts, route.top_k, route.logits + warp * (route.experts + 1),
-                 r.expert + warp * route.top_k, r.weight + warp * route.top_k,
-                 r.shared_weight + warp);
-  __syncthreads();
-  group_few({r.expert, r.leads, r.pairs, r.blocks + 1, &r.expert_blocks}, choices);
-  if (thread == 0) r.blocks[0] = {-1, 0, route.rows};
-  __syncthreads();
-  if (!tells) return;  // the others, and the kernels behind
+// Writes down what a block of threads found, for others.
+__device__ inline void tell(const ExpertsUp& a, const Routing& r) {
+  const int thread = static_cast<int>(threadIdx.x), choices = a.route.rows * a.route.top_k;
   if (thread < choices) {
-    route.expert[thread] = r.expert[thread];
-    route.weight[thread] = r.weight[thread];
+    a.route.expert[thread] = r.expert[thread];
+    a.route.weight[thread] = r.weight[thread];
     a.grouping.pairs[thread] = r.pairs[thread];
   }
-  if (thread < route.rows) route.shared_weight[thread] = r.shared_weight[thread];
-  if (thread <= r.expert_blocks) a.grouping.blocks[thread] = r.blocks[thread];
-  if (thread == 0) *a.grouping.block_count = r.expert_blocks + 1;
+  if (thread < a.route.rows) a.route.shared_weight[thread] = r.shared_weight[thread];
+  if (thread < r.block_count) a.grouping.blocks[thread] = r.blocks[thread];
+  if (thread == 0) *a.grouping.block_count = r.block_count;
 }
 
-template <int kTiles, bool kShared>
-__global__ void __launch_bounds__(kStreamThreads, kTiles == 1 ? 4 : 2)
-    up_kernel(const __grid_constant__ ExpertsUp a, int stage_bytes, int width, int shared_shares) {
+template <int kRows, bool kShared>
+__global__ void __launch_bounds__(kStreamThreads, kRows <= 8 ? 3 : 2)
+    up_kernel(const __grid_constant__ ExpertsUp a, int stage_bytes, int stage_count, int width,
+              int shared_shares) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
-  __shared__ uint64_t barriers[kStages + 1];
-  constexpr int kPartSums = kStreamWarps * kSliceSums<kTiles>;
-  start_next();
+  __shared__ uint64_t barriers[kMostStages + 1];
+  constexpr int kPartSums = kStreamWarps * kSliceSums<kRows>;
   const Lane me;
-  Stages<> stages(shared_memory, barriers, stage_bytes);
-  const Transfer transfer(barriers + kStages);
-  auto* const sums = reinterpret_cast<float*>(shared_memory + kStages * stage_bytes);
+  Stages<> stages(shared_memory, barriers, stage_bytes, stage_count);
+  Transfer transfer(barriers + kMostStages);
+  auto* const sums = reinterpret_cast<float*>(shared_memory + stage_count * stage_bytes);
   auto* const rows = reinterpret_cast<uint8_t*>(sums + 2 * kPartSums);
   // The first blocks of threads do the shared expert's units.
-  const bool shared = static_cast<int>(blockIdx.x) < shared_shares;
+  const int index = static_cast<int>(blockIdx.x);
+  const bool shared = index < shared_shares;
   const TileStack(&w)[2] = shared ? a.shared : a.w;
   const bool coded = is_coded(w[0].format);
-  const int tiles = w[0].tiles, shared_blocks = a.groups.shared_blocks();
-  const int pieces[2] = {piece_blocks(w[0], stage_bytes), piece_blocks(w[1], stage_bytes)};
+  const int tiles = w[0].tiles, k_blocks = w[0].blocks, block_bytes = w[0].block_bytes;
+  const int shared_blocks = a.groups.shared_blocks();
+  const int piece = piece_blocks(w[0], stage_bytes);
   __syncthreads();
   Range units{0, 0};
-  if (shared) units = range_of(shared_blocks * tiles, static_cast<int>(blockIdx.x), shared_shares);
+  if (shared) units = range_of(shared_blocks * tiles, index, shared_shares);
 
   const RowBlock* blocks = a.groups.blocks;
   const int32_t* pairs = a.groups.pairs;
-  int ahead = units.begin, ahead_tile = 0, ahead_matrix = 0, ahead_part = 0, ahead_block = 0;
+  int ahead = units.begin, ahead_tile = 0, ahead_block = 0, ahead_part = 0;
+  const uint8_t *from = nullptr, *from_other = nullptr;  // of the part at hand and of the other
   const auto open_unit = [&] {
     const int block = ahead / tiles;
     ahead_tile = ahead - block * tiles;
-    ahead_matrix = shared ? 0 : blocks[shared_blocks + block].matrix;
+    const int64_t matrix = shared ? 0 : blocks[shared_blocks + block].matrix;
+    const int64_t at =
+        matrix * w[0].matrix_bytes + static_cast<int64_t>(ahead_tile) * k_blocks * block_bytes;
+    from = w[0].values + at;
+    from_other = w[1].values + at;
   };
   const auto refill = [&] {
     if (ahead >= units.end) return;
-    const TileStack& m = w[ahead_part];
-    const int piece = min(pieces[ahead_part], m.blocks - ahead_block);
-    stages.open(piece * m.block_bytes);
-    stages.copy(0,
-                m.values + ahead_matrix * m.matrix_bytes +
-                    (static_cast<int64_t>(ahead_tile) * m.blocks + ahead_block) * m.block_bytes,
-                piece * m.block_bytes);
+    const int count = min(piece, k_blocks - ahead_block), bytes = count * block_bytes;
+    stages.open(bytes);
+    stages.copy(0, from, bytes);
     stages.close();
-    ahead_block += piece;
-    if (ahead_block < m.blocks) return;
+    from += bytes;
+    ahead_block += count;
+    if (ahead_block < k_blocks) return;
     ahead_block = 0;
     ahead_part ^= 1;
+    const uint8_t* const other = from_other;
+    from_other = from;
+    from = other;
     if (ahead_part == 0 && ++ahead < units.end && ++ahead_tile == tiles) open_unit();
   };
   const auto begin = [&] {
@@ -111,44 +98,53 @@ __global__ void __launch_bounds__(kStreamThreads, kTiles == 1 ? 4 : 2)
     ahead = units.begin;
     open_unit();
 #pragma unroll 1
-    for (int i = 0; i < kStages; ++i) refill();
+    for (int i = 0; i < stage_count; ++i) refill();
   };
   if (shared) begin();
   wait_for_inputs();
-  if (kShared) {
+  start_next();  // not before: the next kernel looks at the logits before it waits
+  // The rows of a block, or, when they are no more, all of the step.
+  const bool stays = a.groups.rows <= kRows;
+  const auto row_codes = [&](int64_t r) { return a.codes + r * row_pitch(width); };
+  if (kShared && stays) {
     if (!coded)
       stage_rows(
           a.groups.rows, a.k, width, false, [&](int r) { return a.x + r * a.x_stride; }, rows,
           me.warp, kStreamWarps);
     else if (threadIdx.x == 0)
-      transfer.request(rows, a.codes, a.groups.rows * row_pitch(width));
+      transfer.request(rows, 1, a.groups.rows * row_pitch(width), row_codes);
   }
-  if (kTiles == 1 && a.route.logits != nullptr && !shared) {
+  const int others = static_cast<int>(gridDim.x) - shared_shares;
+  if (kRows == 4 && a.route.logits != nullptr && !shared) {
     __shared__ __align__(16) unsigned char routing_memory[sizeof(Routing)];
     Routing& routing = *reinterpret_cast<Routing*>(routing_memory);
-    route_few(a, static_cast<int>(blockIdx.x) == shared_shares, routing);
     blocks = routing.blocks;
     pairs = routing.pairs;
-    units = range_of(routing.expert_blocks * tiles, static_cast<int>(blockIdx.x) - shared_shares,
-                     static_cast<int>(gridDim.x) - shared_shares);
+    route_few(a.route, routing, [&] {
+      units =
+          range_of((routing.block_count - shared_blocks) * tiles, index - shared_shares, others);
+      begin();
+    });
+    if (index == shared_shares) tell(a, routing);
   } else {
-    if (!shared)
-      units = range_of((*a.groups.block_count - shared_blocks) * tiles,
-                       static_cast<int>(blockIdx.x) - shared_shares,
-                       static_cast<int>(gridDim.x) - shared_shares);
+    if (!shared) {
+      units =
+          range_of((*a.groups.block_count - shared_blocks) * tiles, index - shared_shares, others);
+      begin();
+    }
     __syncthreads();
   }
-  if (!shared) begin();
-  if (kShared && coded) transfer.wait();
+  if (kShared && stays && coded) transfer.wait();
 
   const int capacity = a.groups.capacity();
-  Inputs<kTiles, kShared> x;
+  Inputs<kRows, kShared> x;
   if constexpr (!kShared) x.k_end = readable_inputs(a.x, a.x_stride, a.k);
+  const BlockFormat format = format_of(w[0]);
   int number = -1;
   RowBlock block{};
   int tile = units.begin % tiles;
 #pragma unroll 1
-  for (int unit = units.begin; unit < units.end; ++unit) {
+  for (int unit = units.begin; unit < units.end; ++unit, ++tile) {
     if (number < 0 || tile == tiles) {
       if (tile == tiles) tile = 0;
       number = unit / tiles;
@@ -159,30 +155,37 @@ __global__ void __launch_bounds__(kStreamThreads, kTiles == 1 ? 4 : 2)
       const auto row_of = [&](int r) {
         return shared ? block.begin + r : pairs[block.begin + r] / a.groups.top_k;
       };
-      if constexpr (kShared) {
-        point_at(x, me, block.count, width,
-                 [&](int r) { return rows + row_of(r) * row_pitch(width); });
-      } else {
-        point_at(x, me, block.count, width, [&](int r) -> const uint8_t* {
-          if (coded) return a.codes + static_cast<int64_t>(row_of(r)) * row_pitch(width);
-          return reinterpret_cast<const uint8_t*>(a.x + row_of(r) * a.x_stride);
-        });
+      if (kShared && !stays) {
+        if (!coded) {
+          stage_rows(
+              block.count, a.k, width, false, [&](int r) { return a.x + row_of(r) * a.x_stride; },
+              rows, me.warp, kStreamWarps);
+          __syncthreads();
+        } else {
+          if (threadIdx.x == 0)
+            transfer.request(rows, block.count, row_pitch(width),
+                             [&](int r) { return row_codes(row_of(r)); });
+          transfer.wait();
+        }
       }
+      point_at(x, me, block.count, width, coded, [&](int r) -> const uint8_t* {
+        if constexpr (kShared) return rows + (stays ? row_of(r) : r) * row_pitch(width);
+        if (coded) return row_codes(row_of(r));
+        return reinterpret_cast<const uint8_t*>(a.x + row_of(r) * a.x_stride);
+      });
     }
 #pragma unroll 1
     for (int part = 0; part < 2; ++part) {
-      const TileStack& m = w[part];
-      const BlockFormat format = format_of(m);
-      Sums<kTiles> slice = {};
+      Sums<kRows> slice = {};
 #pragma unroll 1
-      for (int at = 0; at < m.blocks; at += pieces[part]) {
-        const uint32_t from = stages.wait();
-        multiply_blocks<kTiles, kShared>(format, from + me.warp * m.block_bytes,
-                                         blocks_of(me.warp, min(pieces[part], m.blocks - at)),
-                                         at + me.warp, kStreamWarps, me, x, slice);
+      for (int at = 0; at < k_blocks; at += piece) {
+        const uint32_t stage = stages.wait();
+        multiply_blocks(format, stage + me.warp * block_bytes,
+                        blocks_of(me.warp, min(piece, k_blocks - at)), at + me.warp, kStreamWarps,
+                        me, x, slice);
         stages.release();
-        if (at + pieces[part] >= m.blocks)
-          keep_sums<kTiles>(slice, me, sums + part * kPartSums + me.warp * kSliceSums<kTiles>);
+        if (at + piece >= k_blocks)
+          keep_sums<kRows>(slice, me, sums + part * kPartSums + me.warp * kSliceSums<kRows>);
         __syncthreads();
         if (Stages<>::fills(me.warp)) refill();
       }
@@ -191,25 +194,24 @@ __global__ void __launch_bounds__(kStreamThreads, kTiles == 1 ? 4 : 2)
       const int output = i % 16, n = tile * 16 + output;
       if (n >= w[0].n) continue;
       const int64_t row = shared ? block.begin + i / 16 : pairs[block.begin + i / 16];
-      const float gate = total_of<kTiles>(sums, output, i / 16);
-      const float up = total_of<kTiles>(sums + kPartSums, output, i / 16);
+      const float gate = total_of<kRows>(sums, output, i / 16);
+      const float up = total_of<kRows>(sums + kPartSums, output, i / 16);
       __nv_bfloat16* const out =
           shared ? a.shared_out + row * a.shared_stride : a.out + row * a.out_stride;
       out[n] = __float2bfloat16(silu(gate) * up);
     }
     __syncthreads();
-    ++tile;
   }
 }
 
-template <int kTiles>
+template <int kRows>
 void run(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const int width = padded_inputs(args.k);
   const Grouping& groups = args.groups;
-  int64_t bytes = 2 * kStreamWarps * kSliceSums<kTiles> * int64_t{4};
-  const int64_t rows = static_cast<int64_t>(groups.rows) * row_pitch(width);
-  const bool shared =
-      kStages * kSmallStage + bytes + rows <= kMaxShared - static_cast<int64_t>(sizeof(Routing));
+  int64_t bytes = 2 * kStreamWarps * kSliceSums<kRows> * int64_t{4};
+  const int64_t rows = std::min<int64_t>(groups.rows, kRows) * row_pitch(width);
+  const bool shared = kLeastStages * kSmallStage + bytes + rows <=
+                      kMaxShared - static_cast<int64_t>(sizeof(Routing));
   if (shared) bytes += rows;
   if (!args.has_codes && (is_coded(args.w[0].format) || is_coded(args.shared[0].format)))
     code_rows(stream, {.x = args.x,
@@ -217,14 +219,14 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
                        .rows = groups.rows,
                        .k = args.k,
                        .codes = args.codes});
-  const int stage_bytes = stage_for(gpu, bytes + static_cast<int64_t>(sizeof(Routing)));
-  bytes += kStages * stage_bytes;
+  const StagePlan stages = plan_stages(bytes + static_cast<int64_t>(sizeof(Routing)));
+  bytes += stages.count * stages.bytes;
   const auto cost = [](const TileStack(&w)[2]) {
     return static_cast<int64_t>(w[0].tiles) * w[0].blocks * (w[0].block_bytes + w[1].block_bytes);
   };
   const int most =
       gpu.multiprocessors *
-      resident_blocks(gpu, bytes + static_cast<int64_t>(sizeof(Routing)), kResidentBlocks + 1);
+      resident_blocks(gpu, bytes + static_cast<int64_t>(sizeof(Routing)), kResidentBlocks);
   const int64_t pairs = static_cast<int64_t>(groups.rows) * groups.top_k;
   const int64_t expert_units =
       (groups.max_blocks - groups.shared_blocks()) * static_cast<int64_t>(args.w[0].tiles);
@@ -241,15 +243,14 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const int shares =
       static_cast<int>(std::clamp<int64_t>((shared_units + each - 1) / each, 1, grid - 1));
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
-         static_cast<size_t>(bytes), shared ? up_kernel<kTiles, true> : up_kernel<kTiles, false>,
-         args, stage_bytes, width, shares);
+         static_cast<size_t>(bytes), shared ? up_kernel<kRows, true> : up_kernel<kRows, false>,
+         args, stages.bytes, stages.count, width, shares);
 }
 
 }  // namespace
 
 bool can_route(const RouteRows& route) {
-  return route.rows <= kStreamWarps && route.experts <= 8 * kWarp && route.top_k <= kWarp &&
-         route.rows * route.top_k <= kRouteChoices;
+  return route.rows <= kFewRouted && route.experts <= kFewExperts && route.top_k <= kFewChosen;
 }
 
 void experts_up(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
@@ -257,10 +258,10 @@ void experts_up(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   for (const auto* w : {args.w, args.shared})
     CHECK(w[0].format == w[1].format && w[0].row_scales == nullptr, "experts in ",
           weight_format_name(w[0].format), " and ", weight_format_name(w[1].format));
-  if (args.groups.capacity() == 8)
-    run<1>(stream, gpu, args);
-  else
+  if (args.groups.capacity() == 4)
     run<4>(stream, gpu, args);
+  else
+    run<32>(stream, gpu, args);
 }
 
 }  // namespace pewter::cuda

@@ -7,7 +7,7 @@ namespace pewter::cuda {
 namespace {
 
 constexpr int kLaneExperts = kMostExperts / kWarp;
-constexpr int kRouteWarps = 4;
+constexpr int kRowWarps = 4;
 
 __device__ inline void route_one(const RouteRows& a, int row) {
   route_row<kLaneExperts>(a.experts, a.top_k, a.logits + row * (a.experts + 1),
@@ -78,11 +78,11 @@ __device__ inline void group_all(const GroupPairs& a, GroupShared& s) {
   if (threadIdx.x == 0) *a.block_count = all_blocks + shared_blocks;
 }
 
-__global__ void __launch_bounds__(kRouteWarps* kWarp)
+__global__ void __launch_bounds__(kRowWarps* kWarp)
     route_kernel(const __grid_constant__ RouteRows a) {
   start_next();
   wait_for_inputs();
-  const int first = blockIdx.x * kRouteWarps, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int first = blockIdx.x * kRowWarps, warp = static_cast<int>(threadIdx.x) / kWarp;
   if (first + warp < a.rows) route_one(a, first + warp);
 }
 
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(kGroupThreads)
 void route_rows(cudaStream_t stream, const RouteRows& args) {
   CHECK(args.experts <= kLaneExperts * kWarp && args.top_k <= kWarp, args.experts, " experts, ",
         args.top_k, " chosen");
-  const int blocks = (args.rows + kRouteWarps - 1) / kRouteWarps;
-  launch(stream, dim3(static_cast<unsigned>(blocks)), dim3(kRouteWarps * kWarp), 0, route_kernel,
+  const int blocks = (args.rows + kRowWarps - 1) / kRowWarps;
+  launch(stream, dim3(static_cast<unsigned>(blocks)), dim3(kRowWarps * kWarp), 0, route_kernel,
          args);
 }
 

@@ -1,4 +1,8 @@
 // Routing of a row, and grouping of few rows, for whoever needs them.
+//
+// The softmax keeps the order of the logits, and its sum falls out of the chosen ones' weights. Of
+// equal logits the lower index comes first. A NaN is never chosen before another; a row that has
+// too many of them gets any expert, its logits tell of the fault.
 #pragma once
 
 #include "backend/cuda/common/kernel.cuh"
@@ -8,6 +12,28 @@ namespace pewter::cuda {
 
 constexpr int kMostExperts = 512;
 
+// Integers in the order of the logits; kNone, below all, for a NaN.
+constexpr uint32_t kNone = 1;
+__device__ inline uint32_t order_of(float logit) {
+  const uint32_t bits = __float_as_uint(logit);
+  if (!(logit >= -INFINITY)) return kNone;
+  return bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+}
+__device__ inline float logit_of(uint32_t order) {
+  return __uint_as_float(order >> 31 != 0 ? order & 0x7FFFFFFFu : ~order);
+}
+
+// A warp weighs a row's choice: lane s has the logit of slot s.
+__device__ inline void weigh(float chosen, float gate, int top_k, float* weight,
+                             float* shared_weight) {
+  const int lane = threadIdx.x % kWarp;
+  const float largest = __shfl_sync(0xFFFFFFFFu, chosen, 0);
+  const float exponential = lane < top_k ? expf(chosen - largest) : 0.0f;
+  const float sum = warp_sum(exponential);
+  if (lane < top_k) weight[lane] = exponential / sum;
+  if (lane == 0) *shared_weight = sigmoid(gate);
+}
+
 // One warp routes one row; logits: the shared gate's last. expert, weight:
 // the row's [top_k]; shared_weight: the row's. kLaneExperts: what a lane holds.
 template <int kLaneExperts>
@@ -15,83 +41,151 @@ __device__ inline void route_row(int experts, int top_k, const float* logits, in
                                  float* weight, float* shared_weight) {
   constexpr uint32_t kAll = 0xFFFFFFFFu;
   const int lane = threadIdx.x % kWarp;
-  // The softmax keeps the order of the logits, and its sum falls out of the chosen ones' weights.
-  // Keys are in the order of the logits; 0 is taken, or none. A NaN is never the largest: then any
-  // expert will do, the row's logits tell of the fault.
-  uint32_t key[kLaneExperts], mine = 0;
-  const float gate = logits[experts];
+  uint32_t key[kLaneExperts], mine = kNone;
+  const float gate = __ldcg(logits + experts);
 #pragma unroll
   for (int i = 0; i < kLaneExperts; ++i) {
-    const float logit = i * kWarp + lane < experts ? logits[i * kWarp + lane] : -INFINITY;
-    const uint32_t bits = __float_as_uint(logit);
-    key[i] = !(logit >= -INFINITY) || i * kWarp + lane >= experts ? 0
-             : bits >> 31 != 0                                    ? ~bits
-                                                                  : bits | 0x80000000u;
+    const float logit = i * kWarp + lane < experts ? __ldcg(logits + i * kWarp + lane) : -INFINITY;
+    key[i] = i * kWarp + lane < experts ? order_of(logit) : kNone;
     mine = max(mine, key[i]);
   }
   float chosen = 0;  // lane s keeps the logit of slot s
   for (int slot = 0; slot < top_k; ++slot) {
     const uint32_t most = __reduce_max_sync(kAll, mine);
     uint32_t candidate = kAll;
-    if (mine == most && most > 0)
+    if (mine == most && most > kNone)
 #pragma unroll
       for (int i = kLaneExperts - 1; i >= 0; --i)  // the first of equals has the lower index
         if (key[i] == most) candidate = static_cast<uint32_t>(i * kWarp + lane);
     uint32_t taken = __reduce_min_sync(kAll, candidate);
     if (taken == candidate && taken != kAll) {
-      mine = 0;
+      mine = kNone;
 #pragma unroll
       for (int i = 0; i < kLaneExperts; ++i) {
-        if (static_cast<uint32_t>(i * kWarp + lane) == taken) key[i] = 0;
+        if (static_cast<uint32_t>(i * kWarp + lane) == taken) key[i] = kNone;
         mine = max(mine, key[i]);
       }
     }
     if (taken == kAll) taken = static_cast<uint32_t>(slot);
-    if (lane == slot) chosen = __uint_as_float(most >> 31 != 0 ? most & 0x7FFFFFFFu : ~most);
+    if (lane == slot) chosen = logit_of(most);
     if (lane == 0) expert[slot] = static_cast<int32_t>(taken);
   }
-  const float largest = __shfl_sync(kAll, chosen, 0);
-  const float exponential = lane < top_k ? expf(chosen - largest) : 0.0f;
-  const float sum = warp_sum(exponential);
-  if (lane < top_k) weight[lane] = exponential / sum;
-  if (lane == 0) *shared_weight = sigmoid(gate);
+  weigh(chosen, gate, top_k, weight, shared_weight);
 }
 
-// The grouping of few rows by the threads of a block, of which there are at least as many as
-// choices: none of their experts has more than one block. `leads` is scratch. All in shared memory;
-// complete after a barrier.
-struct FewGroups {
-  const int32_t* expert;  // [choices]
-  int32_t* leads;         // [choices]
-  int32_t* pairs;         // [choices]
-  RowBlock* blocks;       // [choices], by rising expert
-  int32_t* block_count;
+// Few rows, routed and grouped by every block of threads for itself: that costs less than a kernel
+// of its own. Of each 32 experts the kFewChosen largest logits are candidates; a candidate with
+// fewer than top_k larger ones is chosen. Ranks are counts of comparisons, which wait for nothing.
+// The code is short loops: what runs once costs its way from the instruction cache.
+constexpr int kFewRouted = 8, kFewExperts = 256, kFewChosen = 8;  // rows, experts, top_k: at most
+constexpr int kRouteWarps = kFewExperts / kWarp, kCandidates = kRouteWarps * kFewChosen;
+constexpr int kRouteChoices = kFewRouted * kFewChosen;
+struct Routing {
+  uint32_t order[kFewExperts];
+  uint32_t candidate[kFewRouted][kCandidates];
+  float logit[kFewRouted][kFewChosen];
+  int32_t index[kFewRouted][kCandidates];
+  int32_t expert[kRouteChoices], leads[kRouteChoices], pairs[kRouteChoices];
+  float weight[kRouteChoices], shared_weight[kFewRouted];
+  RowBlock blocks[kRouteChoices + kFewRouted];  // the shared expert's, then the others
+  int32_t block_count;
 };
-__device__ inline void group_few(const FewGroups& g, int choices) {
-  const int i = static_cast<int>(threadIdx.x);
-  const bool mine = i < choices;
-  const int e = mine ? g.expert[i] : 0;
-  int below = 0, same = 0, rank = 0;  // pairs of lower experts, of this one, of this one before i
-  if (mine) {
-    for (int j = 0; j < choices; ++j) {
-      const int other = g.expert[j];
-      below += other < e;
-      same += other == e;
-      rank += other == e && j < i;
+
+// How many of values begin … begin + count − 1 come before `order`, which has place `place`.
+__device__ inline int rank_among(uint32_t order, int place, const uint32_t* values, int begin,
+                                 int count) {
+  int rank = 0;
+#pragma unroll 1
+  for (int j = begin; j < begin + count; j += 4) {
+    const uint4 four = *reinterpret_cast<const uint4*>(values + j);
+    const int before = place - j;  // of these come earlier
+    rank += four.x > order - (before > 0 ? 1 : 0) ? 1 : 0;
+    rank += four.y > order - (before > 1 ? 1 : 0) ? 1 : 0;
+    rank += four.z > order - (before > 2 ? 1 : 0) ? 1 : 0;
+    rank += four.w > order - (before > 3 ? 1 : 0) ? 1 : 0;
+  }
+  return rank;
+}
+
+// By the threads of a block, kRouteWarps warps at least. `begin` is called, with the blocks
+// complete, before the weights of the choices are; all is complete after it.
+template <typename Begin>
+__device__ inline void route_few(const RouteRows& route, Routing& r, const Begin& begin) {
+  constexpr int kCapacity = block_rows(1), kEach = kFewExperts / kCandidates;
+  const int i = static_cast<int>(threadIdx.x), warp = i / kWarp, lane = i % kWarp;
+  const int top_k = route.top_k, choices = route.rows * top_k, logits = route.experts + 1;
+  const int shared_blocks = (route.rows + kCapacity - 1) / kCapacity;
+  float gate = 0;
+  if (warp < route.rows) gate = __ldcg(route.logits + warp * logits + route.experts);
+  if (i < shared_blocks)
+    r.blocks[i] = {-1, i * kCapacity, min(kCapacity, route.rows - i * kCapacity)};
+#pragma unroll 1
+  for (int row = 0; row < route.rows && warp < kRouteWarps; ++row) {
+    const uint32_t order =
+        i < route.experts ? order_of(__ldcg(route.logits + row * logits + i)) : kNone;
+    r.order[i] = order;
+    __syncwarp();
+    const int rank = rank_among(order, i, r.order, warp * kWarp, kWarp);
+    if (rank < kFewChosen) {
+      r.candidate[row][warp * kFewChosen + rank] = order;
+      r.index[row][warp * kFewChosen + rank] = i;
     }
-    g.leads[i] = rank == 0;
-    g.pairs[below + rank] = i;
+    __syncwarp();
   }
   __syncthreads();
-  if (mine && rank == 0) {
-    int index = 0, all = 0;
-    for (int j = 0; j < choices; ++j) {
-      index += g.leads[j] != 0 && g.expert[j] < e;
-      all += g.leads[j];
-    }
-    g.blocks[index] = {e, below, min(same, block_rows(1))};  // more only where logits are NaN
-    if (i == 0) *g.block_count = all;
+#pragma unroll 1
+  for (int row = 0; row < route.rows && warp < kRouteWarps; ++row) {  // four threads a candidate
+    const int place = i / kEach;
+    const uint32_t order = r.candidate[row][place];
+    int rank = rank_among(order, place, r.candidate[row], i % kEach * (kCandidates / kEach),
+                          kCandidates / kEach);
+#pragma unroll
+    for (int offset = 1; offset < kEach; offset *= 2)
+      rank += __shfl_xor_sync(0xFFFFFFFFu, rank, offset);
+    if (rank >= top_k || i % kEach != 0) continue;
+    const int expert = order == kNone ? rank : r.index[row][place];
+    r.expert[row * top_k + rank] = expert;
+    r.logit[row][rank] = logit_of(order);
+    if (route.rows > 1) continue;
+    r.blocks[1 + rank] = {expert, rank, 1};
+    r.pairs[rank] = rank;
   }
+  if (i == 0) r.block_count = shared_blocks + choices;  // for one row
+  __syncthreads();
+  if (route.rows > 1) {
+    const bool mine = i < choices;
+    const int e = mine ? r.expert[i] : 0;
+    int below = 0, same = 0, rank = 0;  // pairs of lower experts, of this one, of this one before i
+    if (mine) {
+#pragma unroll 1
+      for (int j = 0; j < choices; ++j) {
+        const int other = r.expert[j];
+        below += other < e ? 1 : 0;
+        same += other == e ? 1 : 0;
+        rank += other == e && j < i ? 1 : 0;
+      }
+      r.leads[i] = rank % kCapacity == 0 ? below + rank : -1;  // where a block begins
+      r.pairs[below + rank] = i;
+    }
+    __syncthreads();
+    if (mine) {
+      int before = shared_blocks, all = shared_blocks;
+#pragma unroll 1
+      for (int j = 0; j < choices; ++j) {
+        const int first = r.leads[j];
+        before += first >= 0 && first < below + rank ? 1 : 0;
+        all += first >= 0 ? 1 : 0;
+      }
+      if (rank % kCapacity == 0) r.blocks[before] = {e, below + rank, min(same - rank, kCapacity)};
+      if (i == 0) r.block_count = all;
+    }
+    __syncthreads();
+  }
+  begin();
+  if (warp < route.rows)
+    weigh(lane < top_k ? r.logit[warp][lane] : 0.0f, gate, top_k, r.weight + warp * top_k,
+          r.shared_weight + warp);
+  __syncthreads();
 }
 
 }  // namespace pewter::cuda

@@ -13,9 +13,10 @@ struct RowBlock {
   int32_t begin = 0;   // first entry in `pairs` (for matrix -1: first row)
   int32_t count = 0;   // at most block_rows(rows of the step)
 };
-// Up to kFewRows rows a step, experts get blocks of 8 rows, otherwise of 32.
+// Up to kFewRows rows a step, experts get blocks of 4 rows, otherwise of 32. An expert that more
+// rows meet has several blocks: from the second on its weights come from the L2 cache.
 inline constexpr int kFewRows = 64;
-constexpr int block_rows(int64_t rows) { return rows <= kFewRows ? 8 : 32; }
+constexpr int block_rows(int64_t rows) { return rows <= kFewRows ? 4 : 32; }
 
 // Which rows meet which experts: first the shared expert's blocks, then pairs (row · top_k + slot)
 // in the order of their experts.

@@ -1,4 +1,6 @@
-// One block of 1024 threads a row, a few passes over logits that lie in L2.
+// Many blocks of threads a row look through its logits once; then one block of 1024 threads a row,
+// which has what a greedy choice wants from them, and else makes a few passes over logits that lie
+// in L2.
 //
 // Everything that picks by rank goes through one search (find_rank): candidates have unique 64-bit
 // keys, the logit's order above the token's, and histograms of their bytes lead to the key at which
@@ -159,6 +161,55 @@ __device__ int find_in_order(int count, Mass target, const WeightOf& weight, Sha
   return begin;
 }
 
+// The first look: a part of a row a block of threads.
+constexpr int kScanThreads = 256;
+static_assert(kThreads >= kSampleParts && kSampleParts % kWarp == 0);
+__global__ void __launch_bounds__(kScanThreads) scan_kernel(const __grid_constant__ SampleRows a) {
+  constexpr int kScanWarps = kScanThreads / kWarp;
+  __shared__ Key largest_of[kScanWarps], best_of[kScanWarps];
+  __shared__ double sum_of[kScanWarps];
+  start_next();
+  wait_for_inputs();
+  const int row = blockIdx.y, part = blockIdx.x, warp = threadIdx.x / kWarp;
+  const float* const logits = a.logits + row * a.stride;
+  const uint32_t* const mask =
+      a.masks == nullptr ? nullptr : a.masks + static_cast<int64_t>(row) * ((a.vocab + 31) / 32);
+  const int piece = (a.vocab + kSampleParts - 1) / kSampleParts;
+  const int begin = min(part * piece, a.vocab), end = min(begin + piece, a.vocab);
+  Key largest = 0, best = 0;
+  bool finite = true;
+  for (int token = begin + static_cast<int>(threadIdx.x); token < end; token += kScanThreads) {
+    const float logit = logits[token];
+    finite = finite && isfinite(logit);
+    const Key k = key_of(logit, token);
+    largest = max(largest, k);
+    if (token < a.vocab_limit && (mask == nullptr || (mask[token / 32] >> (token % 32) & 1u) != 0))
+      best = max(best, k);
+  }
+  const auto over_warps = [&](auto x, auto* scratch, const auto& combine) {
+#pragma unroll
+    for (int offset = kWarp / 2; offset > 0; offset /= 2)
+      x = combine(x, __shfl_xor_sync(0xFFFFFFFFu, x, offset));
+    if (threadIdx.x % kWarp == 0) scratch[warp] = x;
+    __syncthreads();
+    x = scratch[0];
+    for (int i = 1; i < kScanWarps; ++i) x = combine(x, scratch[i]);
+    return x;
+  };
+  const auto larger = [](Key x, Key y) { return max(x, y); };
+  largest = over_warps(largest, largest_of, larger);
+  best = over_warps(best, best_of, larger);
+  finite = __syncthreads_or(finite ? 0 : 1) == 0;
+  double sum = 0;
+  const float peak = largest != 0 ? logits[token_of(largest)] : 0.0f;
+  for (int token = begin + static_cast<int>(threadIdx.x); finite && token < end;
+       token += kScanThreads)
+    sum += static_cast<double>(expf(logits[token] - peak));
+  sum = over_warps(sum, sum_of, [](double x, double y) { return x + y; });
+  if (threadIdx.x == 0)
+    a.parts[static_cast<int64_t>(row) * kSampleParts + part] = {largest, best, sum, finite};
+}
+
 __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant__ SampleRows a) {
   __shared__ Shared s;
   start_next();
@@ -167,13 +218,9 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
   const float* const logits = a.logits + row * a.stride;
   const SamplingRow p = a.parameters[row];
 
-  Key largest = 0;
-  bool finite = true;
-  for (int token = threadIdx.x; token < a.vocab; token += kThreads) {
-    finite = finite && isfinite(logits[token]);
-    const Key k = key_of(logits[token], token);
-    largest = k > largest ? k : largest;
-  }
+  const bool has_part = threadIdx.x < kSampleParts;
+  const SamplePart part =
+      has_part ? a.parts[static_cast<int64_t>(row) * kSampleParts + threadIdx.x] : SamplePart{};
   const auto give_up = [&](bool blank) {
     if (threadIdx.x == 0) {
       a.token[row] = -1;
@@ -185,12 +232,13 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
       a.top_logprob[row * kTopLogprobs + i] = -INFINITY;
     }
   };
-  if (__syncthreads_or(finite ? 0 : 1) != 0) return give_up(true);
-  largest = block_max(largest, s);
+  if (__syncthreads_or(has_part && !part.is_finite ? 1 : 0) != 0) return give_up(true);
+  const Key largest = block_max(part.largest, s);
   const float peak = logits[token_of(largest)];
-  double sum = 0;
-  for (int token = threadIdx.x; token < a.vocab; token += kThreads)
-    sum += static_cast<double>(expf(logits[token] - peak));
+  const double sum = part.largest == 0
+                         ? 0.0
+                         : part.sum * exp(static_cast<double>(logits[token_of(part.largest)]) -
+                                          static_cast<double>(peak));
   const double log_total =
       log(block_reduce(sum, s.doubles, [](double x, double y) { return x + y; })) +
       static_cast<double>(peak);
@@ -219,9 +267,12 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
   };
   const auto key = [&](int token) { return key_of(values[token], token); };
 
-  Key best = 0;
-  for (int token = threadIdx.x; token < limit; token += kThreads)
-    if (allowed(token)) best = key(token) > best ? key(token) : best;
+  Key best = part.best;
+  if (edit_begin < edit_end) {
+    best = 0;
+    for (int token = threadIdx.x; token < limit; token += kThreads)
+      if (allowed(token)) best = key(token) > best ? key(token) : best;
+  }
   best = block_max(best, s);
   if (best == 0) return give_up(false);
   const auto finish = [&](int token) {
@@ -273,7 +324,9 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
 }  // namespace
 
 void sample_rows(cudaStream_t stream, const SampleRows& args) {
-  launch(stream, dim3(static_cast<unsigned>(args.rows)), dim3(kThreads), 0, sample_kernel, args);
+  const auto rows = static_cast<unsigned>(args.rows);
+  launch(stream, dim3(kSampleParts, rows), dim3(kScanThreads), 0, scan_kernel, args);
+  launch(stream, dim3(rows), dim3(kThreads), 0, sample_kernel, args);
 }
 
 }  // namespace pewter::cuda

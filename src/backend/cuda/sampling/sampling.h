@@ -7,6 +7,14 @@
 
 namespace pewter::cuda {
 
+// What a block of threads saw of a part of a row. Keys order candidates (sampling.cu); 0 is none.
+inline constexpr int kSampleParts = 64;
+struct SamplePart {
+  unsigned long long largest = 0, best = 0;  // of all tokens; of those allowed, without edits
+  double sum = 0;                            // of exponentials, the largest's being 1
+  bool is_finite = true;
+};
+
 struct SampleRows {
   const float* logits = nullptr;  // [rows, stride]
   int64_t stride = 0;
@@ -19,7 +27,8 @@ struct SampleRows {
   float* logprob = nullptr;
   int32_t* top_token = nullptr;
   float* top_logprob = nullptr;
-  float* edited = nullptr;  // scratch [rows, vocab]
+  float* edited = nullptr;      // scratch [rows, vocab]
+  SamplePart* parts = nullptr;  // scratch [rows, kSampleParts]
 };
 void sample_rows(cudaStream_t stream, const SampleRows& args);
 

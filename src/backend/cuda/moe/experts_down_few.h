@@ -1,0 +1,11 @@
+// The experts' down products of few rows.
+#pragma once
+
+#include "backend/cuda/moe/experts.h"
+
+namespace pewter::cuda {
+
+// False, and nothing done, when there are too many rows for it or they are too wide.
+bool down_few(cudaStream_t stream, const ExpertsDown& args);
+
+}  // namespace pewter::cuda
