@@ -132,6 +132,7 @@ __global__ void __launch_bounds__(kStreamThreads, kBlocks)
   // What is requested next.
   const uint8_t* from = nullptr;
   int ahead_stack = 0, ahead_tile = 0, ahead_left = 0;  // blocks
+  bool ended = false;                                   // there are no more units
   const auto aim = [&](int part) {
     const TileStack& w = stacks[ahead_stack + part];
     ahead_left = w.blocks;
@@ -141,17 +142,17 @@ __global__ void __launch_bounds__(kStreamThreads, kBlocks)
   const auto open = [&] {
     const int at = units.opened % Units::kQueue, unit = units.next(a.claims);
     ahead_stack = 0, ahead_tile = unit, ahead_left = 0;
-    if (unit != Units::kNone) {
+    ended = unit == Units::kNone;
+    if (!ended) {
       while (!gated && ahead_tile >= stacks[ahead_stack].tiles)
         ahead_tile -= stacks[ahead_stack++].tiles;
       aim(0);
     }
-    if (threadIdx.x == 0)
-      queue[at] = unit == Units::kNone ? unit : ahead_stack << kTileBits | ahead_tile;
+    if (threadIdx.x == 0) queue[at] = ended ? unit : ahead_stack << kTileBits | ahead_tile;
   };
   bool waited = false;
   const auto refill = [&] {
-    if (ahead_left == 0 && waited && units.wants_claim()) open();
+    if (ahead_left == 0 && waited && !ended && units.wants_claim()) open();
     if (ahead_left == 0) return;
     const int stack = ahead_stack + ahead_part, count = min(pieces[stack], ahead_left);
     const int bytes = count * stacks[stack].block_bytes;
