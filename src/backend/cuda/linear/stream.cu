@@ -8,7 +8,8 @@
 // else they come from L1 and L2. Bytes: weights once per kRows rows; x from L2 once per block of
 // threads; results. Precision: exact weights; bf16 rows or coded ones (fragments.cuh); f32 sums.
 // Limits: memory. Some stages of weights are on the way (stages.cuh) across the borders of units,
-// and the first are requested before the kernel before has ended.
+// and the first are requested before the kernel before has ended. One row on an H200: 98 % of copy
+// bandwidth for a head of 764 MB, 55 to 60 % for projections of 30 MB with the norm before them.
 
 #include <algorithm>
 

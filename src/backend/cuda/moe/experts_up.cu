@@ -4,8 +4,9 @@
 // one block of up to kRows rows; warps share it by slices of k as in linear/stream.cu. The first
 // blocks of threads do the shared expert's units, whose weights are requested before the routing is
 // known; the others take contiguous ranges of the routed experts' units.
-// Bytes: the matrices of the experts met, once per kRows rows; x from L2 once per block of
-// threads. Precision: bf16 rows, exact weights, f32 sums. Limits: memory, and the wait for routing.
+// Bytes: the matrices of the experts met, once per kRows rows; x from L2 once per block of threads.
+// Precision: as in linear/stream.cu. Limits: memory, and the wait for routing: 59 % of copy
+// bandwidth for one row of the 122B on an H200, 67 % for 32 sequences.
 
 #include <algorithm>
 
