@@ -30,6 +30,17 @@ __device__ inline void start_next() { asm volatile("griddepcontrol.launch_depend
 // Shared memory a block has on every GPU we write for: DGX Spark's 99 KiB, though Hopper has 227.
 inline constexpr size_t kMostSharedBytes = 99 * 1024;
 
+// Blocks of threads that share out the registers of a multiprocessor, where Hopper has room for
+// `blocks`. On DGX Spark shared memory has room for one, which may have the more registers.
+constexpr int register_blocks(int blocks) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+  static_cast<void>(blocks);
+  return 1;
+#else
+  return blocks;
+#endif
+}
+
 enum class Start { kEarly, kInOrder };
 
 // Holds a kernel's static and dynamic shared memory to that. Before its first launch: lets it have

@@ -28,7 +28,7 @@ __device__ inline Rows rows_at(float* memory, int rows) {
 }
 
 template <bool kWhole>
-__global__ void __launch_bounds__(kRuleThreads, 2)
+__global__ void __launch_bounds__(kRuleThreads, register_blocks(2))
     decode_kernel(const __grid_constant__ DeltaArgs a, int row_capacity) {
   extern __shared__ __align__(16) float row_memory[];
   __shared__ bool last_reader;

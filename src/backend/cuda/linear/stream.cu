@@ -101,7 +101,7 @@ constexpr int kBuffers = kRows == 32 ? 1 : 2;
 // kBlocks: blocks of threads the registers are shared out to. Four leave room for the kernel
 // behind.
 template <int kRows, bool kShared, int kBlocks>
-__global__ void __launch_bounds__(kStreamThreads, kBlocks)
+__global__ void __launch_bounds__(kStreamThreads, register_blocks(kBlocks))
     stream_kernel(const __grid_constant__ StreamArgs a, const __grid_constant__ Split split,
                   int stage_bytes, int stage_count, int width) {
   extern __shared__ __align__(128) unsigned char shared_memory[];

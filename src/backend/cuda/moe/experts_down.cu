@@ -62,7 +62,7 @@ constexpr int64_t table_bytes(int64_t rows, int64_t top_k, int64_t blocks) {
 }
 
 template <int kRows, bool kShared>
-__global__ void __launch_bounds__(kThreads<kRows>, 2)
+__global__ void __launch_bounds__(kThreads<kRows>, register_blocks(2))
     down_kernel(const __grid_constant__ ExpertsDown a, int stage_bytes, int stage_count, int width,
                 bool few) {
   extern __shared__ __align__(128) unsigned char shared_memory[];

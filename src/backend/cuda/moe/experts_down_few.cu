@@ -47,7 +47,7 @@ struct Walk {
   }
 };
 
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, register_blocks(2))
     few_kernel(const __grid_constant__ ExpertsDown a, const __grid_constant__ Plan plan, int width,
                int shared_width) {
   extern __shared__ __align__(128) unsigned char shared_memory[];

@@ -42,7 +42,7 @@ __device__ inline void tell(const ExpertsUp& a, const Routing& r) {
 }
 
 template <int kRows, bool kShared>
-__global__ void __launch_bounds__(kStreamThreads, kRows <= 8 ? 3 : 2)
+__global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3 : 2))
     up_kernel(const __grid_constant__ ExpertsUp a, int stage_bytes, int stage_count, int width,
               int shared_shares) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
