@@ -121,30 +121,90 @@ TEST_P(Speculation, AnyNumberOfRightGuessesChangesNothing) {
   }
 }
 
-// Neighbours that are cancelled at any moment, and drafts from the texts themselves.
-TEST_P(Speculation, SuffixDraftsChangeNothing) {
+// The model's own drafters, beside neighbours that are cancelled at any moment.
+TEST_P(Speculation, DraftersChangeNothing) {
   std::vector<Request> requests = this->requests(12, 6);
   for (Request& request : requests)  // something to find again
     if (request.prompt.size() > 20)
       std::copy_n(request.prompt.begin(), 10, request.prompt.end() - 10);
   const std::vector<Output> plain = plainly(requests);
+  const DraftOptions ways[] = {
+      {.method = DraftMethod::kSuffix, .tokens = 4, .shortest_match = 1},
+      {.method = DraftMethod::kMtp, .tokens = 1},
+      {.method = DraftMethod::kMtp, .tokens = 5},
+  };
+  for (const DraftOptions& way : ways) {
+    EngineOptions drafting = options();
+    drafting.draft = way;
+    CrowdRig rig(GetParam(), drafting);
+    std::vector<TokenStream> streams;
+    for (const Request& request : requests) {
+      TokenStream leaves = rig.engine->submit(request).value();
+      streams.push_back(rig.engine->submit(request).value());
+    }
+    int64_t drafts = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Output output = read_all(streams[i]);
+      expect_same(output, plain[i], i);
+      drafts += output.completion.drafts.drafts;
+    }
+    EXPECT_GT(drafts, 0);
+    EXPECT_TRUE(test::becomes_idle(*rig.engine));
+    EXPECT_TRUE(rig.returned_everything());
+  }
+}
+
+// What was guessed wrong is not seen again: a sequence is drafted for as one that never guessed.
+TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
+  const auto rig = test::TestRig::make(GetParam(), {.chunk_rows = 64, .decode_rows = 6});
+  ModelRunner& runner = *rig->runner;
+  const auto drafter = make_drafter({.method = DraftMethod::kMtp, .tokens = 5}, runner,
+                                    *rig->backend.device, *rig->backend.ops)
+                           .value();
+  const std::vector<int32_t> text = tokens(40, 21);
+  // Drafts after 30, 32, … tokens; `rows` are decoded in a step, of which two are right.
+  const auto drafts_of = [&](int64_t most, const std::vector<int32_t>& wrong) {
+    std::vector<std::vector<int32_t>> all;
+    const std::span<const int32_t> right(text);
+    SequenceState state = rig->open(64);
+    rig->prefill(state, right.first(29));
+    drafter->read(state, right.first(29), 0);
+    DraftSequence sequence{.state = &state, .first_row = 28, .rows = 1, .most = most};
+    for (size_t known = 30; known < 38; known += 2) {
+      sequence.tokens = right.first(known);
+      all.emplace_back().reserve(6);
+      sequence.drafts = &all.back();
+      drafter->draft(std::span(&sequence, 1));
+      std::vector<int32_t> rows(text.begin() + static_cast<int64_t>(known) - 1,
+                                text.begin() + static_cast<int64_t>(known) + 1);
+      rows.insert(rows.end(), wrong.begin(), wrong.end());
+      rig->decode(state, rows);
+      runner.accept(state, 2);
+      sequence.first_row = 0;
+      sequence.rows = 2;
+    }
+    runner.close(state);
+    return all;
+  };
+  const auto clean = drafts_of(1, {}), after_guesses = drafts_of(5, {3, 1, 4, 1});
+  for (size_t i = 0; i < clean.size(); ++i) {
+    ASSERT_EQ(clean[i].size(), 1u);
+    ASSERT_EQ(after_guesses[i].size(), 5u);
+    EXPECT_EQ(clean[i][0], after_guesses[i][0]) << i;
+  }
+}
+
+TEST_P(Speculation, MtpNeedsItsLayer) {
+  CrowdRig rig(GetParam(), options());
+  rig.model.weights.mtp.reset();
   EngineOptions drafting = options();
-  drafting.draft = {.method = DraftMethod::kSuffix, .tokens = 4, .shortest_match = 1};
-  CrowdRig rig(GetParam(), drafting);
-  std::vector<TokenStream> streams;
-  for (const Request& request : requests) {
-    TokenStream leaves = rig.engine->submit(request).value();
-    streams.push_back(rig.engine->submit(request).value());
-  }
-  int64_t drafts = 0;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const Output output = read_all(streams[i]);
-    expect_same(output, plain[i], i);
-    drafts += output.completion.drafts.drafts;
-  }
-  EXPECT_GT(drafts, 0);
-  EXPECT_TRUE(test::becomes_idle(*rig.engine));
-  EXPECT_TRUE(rig.returned_everything());
+  drafting.draft = {.method = DraftMethod::kMtp, .tokens = 2};
+  const auto refused = Engine::make(rig.model, *rig.backend.device, *rig.backend.ops, drafting);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(refused.error().message, HasSubstr("mtp.fc"));
+  drafting.draft.method = DraftMethod::kAuto;
+  EXPECT_TRUE(Engine::make(rig.model, *rig.backend.device, *rig.backend.ops, drafting));
 }
 
 TEST_P(Speculation, BadOptionsAreNamed) {
