@@ -24,6 +24,22 @@ struct DraftFigures {
     accepted_tokens += accepted;
     for (int64_t i = 0; i < accepted; ++i) ++accepted_at[static_cast<size_t>(i)];
   }
+  DraftFigures& operator+=(const DraftFigures& more) {
+    drafts += more.drafts;
+    draft_tokens += more.draft_tokens;
+    accepted_tokens += more.accepted_tokens;
+    for (size_t i = 0; i < accepted_at.size(); ++i) accepted_at[i] += more.accepted_at[i];
+    return *this;
+  }
+  // What has come since an earlier count of the same.
+  DraftFigures since(const DraftFigures& earlier) const {
+    DraftFigures now = *this;
+    now.drafts -= earlier.drafts;
+    now.draft_tokens -= earlier.draft_tokens;
+    now.accepted_tokens -= earlier.accepted_tokens;
+    for (size_t i = 0; i < accepted_at.size(); ++i) now.accepted_at[i] -= earlier.accepted_at[i];
+    return now;
+  }
   double acceptance_rate() const { return ratio(accepted_tokens, draft_tokens); }
   double mean_acceptance_length() const { return 1 + ratio(accepted_tokens, drafts); }
 

@@ -1,6 +1,5 @@
 #include "engine/drafter.h"
 
-#include "engine/draft_figures.h"
 #include "engine/mtp_drafter.h"
 #include "engine/suffix_drafter.h"
 
@@ -23,9 +22,8 @@ Status DraftOptions::validate() const {
 Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, ModelRunner& runner,
                                               Device& device, Ops& ops) {
   if (!options.enabled()) return std::unique_ptr<Drafter>();
-  if (options.method == DraftMethod::kMtp ||
-      (options.method == DraftMethod::kAuto && runner.has_mtp()))
-    return MtpDrafter::make(runner, device, ops);
+  CHECK(options.method != DraftMethod::kAuto, "a method has to be chosen first");
+  if (options.method == DraftMethod::kMtp) return MtpDrafter::make(runner, device, ops);
   return std::unique_ptr<Drafter>(
       new SuffixDrafter(runner.options().max_sequences, options.shortest_match));
 }

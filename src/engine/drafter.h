@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "engine/draft_figures.h"
 #include "engine/model_runner.h"
 
 namespace pewter {
@@ -37,7 +38,7 @@ class Drafter {
 
 enum class DraftMethod : uint8_t {
   kNone,
-  kAuto,    // kMtp when the model has the layer, else kSuffix
+  kAuto,    // the engine chooses: kMtp when the model has the layer, else kSuffix
   kSuffix,  // what followed the same words before
   kMtp,     // the checkpoint's multi-token-prediction layer
 };
@@ -47,12 +48,14 @@ struct DraftOptions {
   int64_t tokens = 0;          // drafted for a sequence in a step, at most kMaxDrafts; 0: none
   int64_t shortest_match = 3;  // of kSuffix: tokens that must repeat before a guess is made
   bool enabled() const { return method != DraftMethod::kNone && tokens > 0; }
+  // Rows a sequence has in a decode step.
+  int64_t decode_rows() const { return enabled() ? 1 + tokens : 1; }
   // Error: kInvalidArgument naming the field as vLLM spells it, its value and its range.
   Status validate() const;
 };
 
-// For valid options; null when drafting is off. runner, device and ops outlive it. Errors:
-// kNotFound naming what the model lacks, kResourceExhausted.
+// For valid options without kAuto; null when drafting is off. runner, device and ops outlive it.
+// Errors: kNotFound naming what the model lacks, kResourceExhausted.
 Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, ModelRunner& runner,
                                               Device& device, Ops& ops);
 

@@ -31,18 +31,21 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   engine->options_ = options;
   TRY(options.draft.validate());
   RunnerOptions& runner = engine->options_.runner;
-  if (options.draft.enabled())
-    runner.decode_rows = std::max(runner.decode_rows, 1 + options.draft.tokens);
+  runner.decode_rows = std::max(runner.decode_rows, options.draft.decode_rows());
   TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, runner));
+  if (options.draft.method == DraftMethod::kAuto)
+    engine->options_.draft.method =
+        engine->runner_->has_mtp() ? DraftMethod::kMtp : DraftMethod::kSuffix;
   engine->drafter_ = options.drafter;
   if (!options.drafter) {
-    TRY_ASSIGN(engine->drafter_, make_drafter(options.draft, *engine->runner_, device, ops));
+    TRY_ASSIGN(engine->drafter_,
+               make_drafter(engine->options_.draft, *engine->runner_, device, ops));
   }
   const int64_t sequences = runner.max_sequences;
   TRY_ASSIGN(
       engine->sampler_,
       StepSampler::make(device, ops,
-                        {.rows = sequences * engine->rows_a_sequence(),
+                        {.rows = sequences * options.draft.decode_rows(),
                          .vocab_limit = options.vocab_limit > 0 ? options.vocab_limit : vocab,
                          .token_mask = options.token_mask}));
   engine->scheduler_.emplace(runner.chunk_rows);
@@ -223,10 +226,10 @@ Status Engine::start(Job& job) {
   int64_t edits = job.sampler->most_edits();
   for (const std::unique_ptr<Job>& other : jobs_)
     if (other->started && !other->ended) edits += other->sampler->most_edits();
-  TRY(sampler_->reserve_edits(edits * rows_a_sequence()));
+  TRY(sampler_->reserve_edits(edits * options_.draft.decode_rows()));
   TRY_ASSIGN(job.sequence, runner_->open(job.positions()));
   job.started = true;
-  job.next.reserve(static_cast<size_t>(rows_a_sequence()));
+  job.next.reserve(static_cast<size_t>(options_.draft.decode_rows()));
   if (!drafter_) return {};
   job.text.reserve(static_cast<size_t>(job.positions()));
   job.text = job.request.prompt;

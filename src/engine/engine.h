@@ -78,6 +78,8 @@ class Engine {
   // Any thread.
   EngineStatus status() const;
 
+  // How it drafts: never kAuto.
+  const DraftOptions& draft_options() const { return options_.draft; }
   int64_t max_context() const { return max_context_; }
   // Only while nothing runs.
   ModelRunner& runner() { return *runner_; }
@@ -105,9 +107,6 @@ class Engine {
   // Adds a job whose last step committed `rows` rows from first_row on to those drafted for next.
   void want_draft(Job& job, int64_t first_row, int64_t rows);
   void draft();
-  int64_t rows_a_sequence() const {
-    return options_.draft.enabled() ? 1 + options_.draft.tokens : 1;
-  }
   void publish(Job& job, const StepSampler::Choice& choice);
   void finish(Job& job, FinishReason reason);
   Job& job(int64_t id);
