@@ -37,6 +37,21 @@ Json seed_json(uint64_t seed) {
   return Json::BigInteger{str_cat(seed)};
 }
 
+Json drafts_json(const DraftFigures& drafts) {
+  Json::Array accepted;
+  for (const int64_t count : drafts.accepted_at) {
+    if (count == 0) break;  // nor at any later position
+    accepted.emplace_back(count);
+  }
+  Json json(Json::Object{});
+  json.set("drafts", drafts.drafts);
+  json.set("draft_tokens", drafts.draft_tokens);
+  json.set("accepted_tokens", drafts.accepted_tokens);
+  json.set("accepted_per_position", std::move(accepted));
+  json.set("mean_acceptance_length", drafts.mean_acceptance_length());
+  return json;
+}
+
 }  // namespace
 
 Json answer_json(const Answer& answer, const Tokenizer& tokenizer, double load_seconds) {
@@ -55,6 +70,7 @@ Json answer_json(const Answer& answer, const Tokenizer& tokenizer, double load_s
   json.set("decode_seconds", completion.decode_seconds);
   json.set("prefill_tokens_per_second", prefill_rate(completion));
   json.set("decode_tokens_per_second", decode_rate(completion));
+  if (completion.drafts.drafts > 0) json.set("drafts", drafts_json(completion.drafts));
   if (!answer.tokens.empty()) json.set("logprobs", logprobs_json(answer.tokens, tokenizer));
   return json;
 }

@@ -17,6 +17,12 @@ std::string counted(int64_t tokens, std::string_view what, double per_second) {
   return text;
 }
 
+std::string drafts_in_words(const DraftFigures& drafts) {
+  if (drafts.drafts == 0) return "";
+  return str_cat("mean acceptance length ", fixed(drafts.mean_acceptance_length(), 2), " (",
+                 drafts.accepted_tokens, " of ", drafts.draft_tokens, " drafted tokens), ");
+}
+
 std::string reason_in_words(const Answer& answer) {
   const std::string_view place =
       answer.text.empty() && !answer.reasoning.empty() ? " while thinking" : "";
@@ -113,7 +119,7 @@ void AnswerPrinter::print_statistics(const Answer& answer) {
   const std::string line =
       str_cat("[", counted(completion.prompt_tokens, "prompt", prefill_rate(completion)), ", ",
               counted(completion.completion_tokens, "generated", decode_rate(completion)), ", ",
-              reason_in_words(answer), "]");
+              drafts_in_words(completion.drafts), reason_in_words(answer), "]");
   const bool styled = wants_style(STDERR_FILENO);
   write_text(STDERR_FILENO, str_cat(styled ? kDim : "", line, styled ? kNormal : "", "\n"));
 }

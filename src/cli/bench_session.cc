@@ -39,7 +39,7 @@ BenchSession::BenchSession(const BenchOptions& options, const BenchHooks& hooks,
       recorder_(*model.backend.ops),
       probe_(recorder_, *model.backend.device),
       greedy_({.prompt = {0}, .sampling = {.temperature = 0}}, {}),
-      choosers_(static_cast<size_t>(step_rows()), &greedy_) {}
+      choosers_(static_cast<size_t>(step_rows()), {.sampler = &greedy_}) {}
 
 Result<std::unique_ptr<BenchSession>> BenchSession::make(const BenchOptions& options,
                                                          const BenchHooks& hooks,

@@ -46,7 +46,7 @@ class BenchSession {
   // Nobody looks at the tokens, but choosing them is part of a step.
   std::unique_ptr<StepSampler> sampler_;
   Sampler greedy_;
-  std::vector<const Sampler*> choosers_;
+  std::vector<StepSampler::Rows> choosers_;
   bool finite_ = true;
   std::unique_ptr<ModelRunner> runner_;
   std::vector<SequenceState> sequences_;

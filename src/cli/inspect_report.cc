@@ -128,8 +128,8 @@ Result<InspectReport> gather_report(const ModelOptions& options) {
                                 .kv = kv == KvFormat::kF32 ? DType::kF32 : DType::kBF16});
   // `pewter run` leaves the prediction layer out.
   const int64_t weights = stored_bytes(plan, *backend.device, /*with_mtp=*/false);
-  TRY_ASSIGN(report.memory,
-             plan_model_memory(backend, report.config, weights, options.memory_options()));
+  TRY_ASSIGN(report.memory, plan_model_memory(backend, report.config, weights,
+                                              options.memory_options(/*with_mtp=*/false)));
   report.warnings = findings.warnings();
   return report;
 }

@@ -50,6 +50,22 @@ std::vector<uint32_t> mask_of(const Tokenizer& tokenizer, int64_t limit, int64_t
 
 }  // namespace
 
+MtpUse ModelOptions::mtp() const {
+  if (!draft.enabled()) return MtpUse::kSkip;
+  if (draft.method == DraftMethod::kMtp) return MtpUse::kRequired;
+  return draft.method == DraftMethod::kAuto ? MtpUse::kWhenPresent : MtpUse::kSkip;
+}
+
+MemoryOptions ModelOptions::memory_options(bool with_mtp) const {
+  MemoryOptions options{.limits = memory,
+                        .context = max_model_len,
+                        .cache_bytes = cache_bytes,
+                        .runner = runner,
+                        .with_mtp = with_mtp};
+  options.runner.decode_rows = std::max(options.runner.decode_rows, draft.decode_rows());
+  return options;
+}
+
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& options,
                                                        const LoadHooks& hooks) {
   TRY_ASSIGN(Backend backend, make_backend(options.backend));
@@ -66,19 +82,21 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   MemoryReport memory;
   const auto plan_memory = [&](const LoadPlan& plan) -> Status {
     TRY_ASSIGN(memory, plan_model_memory(backend, config, stored_bytes(plan, *backend.device),
-                                         options.memory_options()));
+                                         options.memory_options(plan.with_mtp)));
     TRY(check_fits(options.model, memory));
     if (hooks.on_plan) hooks.on_plan(memory);
     return {};
   };
   TRY_ASSIGN(LoadedWeights loaded_weights, load_weights(checkpoint, config, *backend.device,
                                                         {.threads = options.backend.threads,
-                                                         .mtp = options.mtp,
+                                                         .mtp = options.mtp(),
                                                          .head = options.lm_head,
                                                          .on_plan = plan_memory,
                                                          .progress = hooks.progress}));
   TRY_ASSIGN(Qwen35Model model, Qwen35Model::make(*backend.device, std::move(config),
                                                   std::move(loaded_weights.weights)));
+  std::vector<std::string>& warnings = loaded_weights.report.warnings;
+  warnings.insert(warnings.begin(), options.warnings.begin(), options.warnings.end());
   std::unique_ptr<LoadedModel> loaded(new LoadedModel{.directory = directory,
                                                       .report = std::move(loaded_weights.report),
                                                       .tokenizer = std::move(tokenizer),
@@ -89,7 +107,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
                                                       .model = std::move(model)});
   EngineOptions engine{.runner = memory.plan.runner,
                        .max_context = memory.plan.context,
-                       .max_waiting = options.max_waiting};
+                       .max_waiting = options.max_waiting,
+                       .draft = options.draft};
   const int64_t vocab_size = loaded->model.config.vocab_size;
   engine.vocab_limit = std::min<int64_t>(loaded->tokenizer.vocab_size(), vocab_size);
   engine.token_mask = mask_of(loaded->tokenizer, engine.vocab_limit, vocab_size);

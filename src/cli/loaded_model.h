@@ -28,13 +28,13 @@ struct ModelOptions {
   RunnerOptions runner;       // cache_tokens is set by load; max_sequences may be lowered
   int64_t cache_bytes = 0;    // KV cache, all sequences together; 0: chosen
   int64_t max_waiting = EngineOptions().max_waiting;
-  std::string chat_template;   // a file to use in place of the model's own; "": none
-  MtpUse mtp = MtpUse::kSkip;  // nothing drafts with it yet
+  std::string chat_template;          // a file to use in place of the model's own; "": none
+  DraftOptions draft;                 // off by default
+  std::vector<std::string> warnings;  // to stand before the report's own
 
-  MemoryOptions memory_options() const {
-    return {
-        .limits = memory, .context = max_model_len, .cache_bytes = cache_bytes, .runner = runner};
-  }
+  // Of the MTP layer, which drafts alone use.
+  MtpUse mtp() const;
+  MemoryOptions memory_options(bool with_mtp) const;
 };
 
 // What a chat template is given.

@@ -92,6 +92,7 @@ Result<MemoryReport> plan_model_memory(const Backend& backend, const ModelConfig
                                        int64_t weight_bytes, const MemoryOptions& options) {
   Qwen35Model model;  // without weights: sizes need the config alone
   model.config = config;
+  if (options.with_mtp) model.weights.mtp.emplace();
   const Device& device = *backend.device;
   return plan_model_memory(std::string(device.name()), device.memory(), config.max_positions,
                            weight_bytes, options, [&](const RunnerOptions& runner) {

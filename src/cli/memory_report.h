@@ -22,6 +22,7 @@ struct MemoryOptions {
   int64_t context = 0;  // as MemoryRequest has it, as are the next two
   int64_t cache_bytes = 0;
   RunnerOptions runner;
+  bool with_mtp = false;  // the MTP layer is loaded, and has a cache of its own
 };
 // Errors: kInvalidArgument for options that exclude each other.
 Result<MemoryReport> plan_model_memory(const Backend& backend, const ModelConfig& config,

@@ -79,10 +79,30 @@ class ThroughputReport {
                rate(now.completion_tokens, last_.completion_tokens),
                " tokens/s, Running: ", now.running, " reqs, Waiting: ", now.waiting,
                " reqs, KV cache usage: ", fixed(used, 1), "%");
+    report_drafts(now.drafts.since(last_.drafts), seconds);
     last_ = now;
   }
 
  private:
+  // In vLLM's words, which scripts look for.
+  static void report_drafts(const DraftFigures& drafts, double seconds) {
+    if (drafts.drafts == 0) return;
+    const auto each = [](int64_t count, double of) {
+      return fixed(static_cast<double>(count) / of, 3);
+    };
+    std::string positions;
+    for (size_t i = 0; i < drafts.accepted_at.size() && drafts.accepted_at[i] > 0; ++i)
+      positions += str_cat(i == 0 ? "" : ", ",
+                           each(drafts.accepted_at[i], static_cast<double>(drafts.drafts)));
+    LOG_INFO(
+        "SpecDecoding metrics: Mean acceptance length: ", fixed(drafts.mean_acceptance_length(), 2),
+        ", Accepted throughput: ", each(drafts.accepted_tokens, seconds),
+        " tokens/s, Drafted throughput: ", each(drafts.draft_tokens, seconds),
+        " tokens/s, Accepted: ", drafts.accepted_tokens, " tokens, Drafted: ", drafts.draft_tokens,
+        " tokens, Per-position acceptance rate: ", positions.empty() ? "0.000" : positions,
+        ", Avg Draft acceptance rate: ", fixed(100 * drafts.acceptance_rate(), 1), "%");
+  }
+
   Stopwatch watch_;
   EngineStatus last_;
 };
@@ -121,6 +141,10 @@ void ServeCommand::announce(const LoadedModel& loaded, const HttpServer& http) c
            loaded.engine->runner().options().max_sequences, " requests at once");
   LOG_INFO("Maximum concurrency for ", context, " tokens per request: ",
            fixed(static_cast<double>(status.cache_tokens) / static_cast<double>(context), 2), "x");
+  const DraftOptions& draft = loaded.engine->draft_options();
+  if (draft.enabled())
+    LOG_INFO("Speculation: ", draft_method_name(draft.method), ", ", draft.tokens,
+             " tokens a step");
   LOG_INFO("Application startup complete: ", http.address());
 }
 

@@ -12,20 +12,6 @@ namespace {
 
 using server::Fields;
 
-// A flag whose value is a JSON object; null without the flag.
-Result<Json> json_flag(const char* flag, const std::optional<std::string>& text) {
-  if (!text) return Json();
-  Result<Json> json = Json::parse(*text);
-  if (!json || !json->is_object()) {
-    const bool curly = text->find("“") != std::string::npos || text->find("”") != std::string::npos;
-    return Error{ErrorCode::kInvalidArgument,
-                 str_cat(flag, ": not a JSON object",
-                         curly ? "; it has typographic quotes where \" belongs" : "",
-                         json ? "" : str_cat(": ", json.error().message))};
-  }
-  return json;
-}
-
 Result<SamplingParams> apply_override(const Json& json, SamplingParams params) {
   if (json.is_null()) return params;
   const std::string name = "--override-generation-config";

@@ -39,6 +39,19 @@ Status check_range(const char* flag, const std::optional<int64_t>& value, int64_
                str_cat(flag, ": ", *value, " is outside [", least, ", ", most, "]")};
 }
 
+Result<Json> json_flag(const char* flag, const std::optional<std::string>& text) {
+  if (!text) return Json();
+  Result<Json> json = Json::parse(*text);
+  if (json && json->is_object()) return json;
+  std::string why = json ? "" : str_cat(": ", json.error().message);
+  const bool curly = text->find("“") != std::string::npos || text->find("”") != std::string::npos;
+  if (curly)
+    why = "; it has typographic quotes where \" belongs" + why;
+  else if (!json && text->find('}') == std::string::npos)
+    why = "; it has no end: shells cut at blanks and take away quotes, so put it in '…'" + why;
+  return Error{ErrorCode::kInvalidArgument, str_cat(flag, ": not a JSON object", why)};
+}
+
 void ModelFlags::declare_model(Flags& flags) {
   flags.positional("MODEL", model,
                    "Model directory, a .safetensors file in it, or a hub cache folder");
@@ -61,6 +74,41 @@ void ModelFlags::declare_backend(Flags& flags) {
                "Share of the GPU's memory that may be in use, others' included (default 0.9)");
   flags.option("--memory-gb", "N", memory_gb,
                "On the CPU: gigabytes to plan with (default: what is free, less a tenth or one)");
+  flags.group("Speculation (changes the speed, never the text)");
+  flags.option(
+      "--speculate", "NAME", speculate,
+      "Who drafts: mtp, the model's own layer; suffix, what was said before; auto, either; "
+      "none (default)");
+  flags.option("--draft-tokens", "N", draft_tokens,
+               "Tokens drafted a step, 1 to 15 (default 3; suffix 8)");
+  flags.option("--speculative-config", "JSON", speculative_config,
+               "The same as vLLM spells it: {\"method\": \"mtp\", \"num_speculative_tokens\": 3}");
+}
+
+Result<SpeculativeConfig> ModelFlags::speculation() const {
+  const auto both = [](const char* flag) {
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("--speculative-config: says it all, and excludes ", flag)};
+  };
+  if (speculative_config) {
+    if (speculate) return both("--speculate");
+    if (draft_tokens) return both("--draft-tokens");
+    TRY_ASSIGN(const Json json, json_flag("--speculative-config", speculative_config));
+    Result<SpeculativeConfig> config = parse_speculative_config(json);
+    if (!config) return config.error().within("--speculative-config");
+    return config;
+  }
+  SpeculativeConfig config;
+  if (!speculate) {
+    if (draft_tokens)
+      return Error{ErrorCode::kInvalidArgument, "--draft-tokens: needs --speculate"};
+    return config;
+  }
+  const Result<DraftMethod> method = draft_method(*speculate);
+  if (!method) return method.error().within("--speculate");
+  config.draft.method = *method;
+  config.draft.tokens = draft_tokens.value_or(default_draft_tokens(*method));
+  return config;
 }
 
 Status ModelFlags::check() const {
@@ -77,17 +125,22 @@ Status ModelFlags::check() const {
   if (memory_gb && !(*memory_gb > 0 && *memory_gb <= kMostGigabytes))
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("--memory-gb: ", *memory_gb, " is outside (0, ", kMostGigabytes, "]")};
+  TRY(check_range("--draft-tokens", draft_tokens, 1, kMaxDrafts));
+  if (const Result<SpeculativeConfig> config = speculation(); !config) return config.error();
   return {};
 }
 
 ModelOptions ModelFlags::model_options() const {
+  const SpeculativeConfig config = speculation().value();  // check() has seen it
   return {.model = model,
           .backend = {.device = device, .threads = static_cast<int>(threads.value_or(0))},
           .lm_head = lm_head == "int8" ? LmHead::kInt8 : LmHead::kAsStored,
           .memory = {.gpu_utilization = gpu_memory_utilization.value_or(0.9f),
                      .host_bytes = static_cast<int64_t>(1e9 * memory_gb.value_or(0))},
           .max_model_len = max_model_len.value_or(0),
-          .cache_bytes = cache_bytes ? parse_bytes(*cache_bytes).value_or(0) : 0};
+          .cache_bytes = cache_bytes ? parse_bytes(*cache_bytes).value_or(0) : 0,
+          .draft = config.draft,
+          .warnings = config.warnings};
 }
 
 void SamplingFlags::declare(Flags& flags) {

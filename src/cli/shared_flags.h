@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/loaded_model.h"
+#include "cli/speculative_config.h"
 
 namespace pewter {
 
@@ -16,16 +17,23 @@ inline constexpr const char* kDefaultLmHead = "int8";
 Status check_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
                    int64_t most);
 
+// A flag whose value is a JSON object; null without the flag. Error: kInvalidArgument with what
+// looks wrong: typographic quotes, a string that the shell has cut.
+Result<Json> json_flag(const char* flag, const std::optional<std::string>& text);
+
 struct ModelFlags {
   std::string model, device = "auto", lm_head = kDefaultLmHead;
-  std::optional<int64_t> threads, max_model_len;
+  std::optional<int64_t> threads, max_model_len, draft_tokens;
   std::optional<float> gpu_memory_utilization, memory_gb;
-  std::optional<std::string> cache_bytes;
+  std::optional<std::string> cache_bytes, speculative_config, speculate;
 
   void declare_model(Flags& flags);    // the positional MODEL
   void declare_backend(Flags& flags);  // the rest
   Status check() const;
   ModelOptions model_options() const;
+
+ private:
+  Result<SpeculativeConfig> speculation() const;
 };
 
 struct SamplingFlags {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "base/clock.h"
+#include "engine/engine_job.h"
 
 namespace pewter {
 namespace {
@@ -14,23 +14,6 @@ uint64_t random_seed() {
 }
 
 }  // namespace
-
-// A request on its way: in the inbox, waiting, or running.
-struct Engine::Job {
-  int64_t id = -1;
-  Request request;
-  int64_t max_tokens = 0;  // what the context leaves of the request's
-  std::shared_ptr<TokenChannel> channel;
-  Completion completion;
-  Stopwatch phase;  // of queued, prefill, decode
-  // While it runs:
-  SequenceState sequence;
-  std::optional<Sampler> sampler;
-  int32_t token = 0;  // chosen last, not yet given to the model
-  bool started = false, ended = false;
-
-  int64_t positions() const { return static_cast<int64_t>(request.prompt.size()) + max_tokens; }
-};
 
 Engine::Engine(const Qwen35Model& model) : model_(model) {}
 
@@ -46,21 +29,34 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
                  str_cat("token_mask: ", mask_words, " words, want ", words)};
   std::unique_ptr<Engine> engine(new Engine(model));
   engine->options_ = options;
-  TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, options.runner));
-  const int64_t sequences = options.runner.max_sequences;
+  TRY(options.draft.validate());
+  RunnerOptions& runner = engine->options_.runner;
+  runner.decode_rows = std::max(runner.decode_rows, options.draft.decode_rows());
+  TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, runner));
+  if (options.draft.method == DraftMethod::kAuto)
+    engine->options_.draft.method =
+        engine->runner_->has_mtp() ? DraftMethod::kMtp : DraftMethod::kSuffix;
+  engine->drafter_ = options.drafter;
+  if (!options.drafter) {
+    TRY_ASSIGN(engine->drafter_,
+               make_drafter(engine->options_.draft, *engine->runner_, device, ops));
+  }
+  const int64_t sequences = runner.max_sequences;
   TRY_ASSIGN(
       engine->sampler_,
       StepSampler::make(device, ops,
-                        {.rows = sequences,
+                        {.rows = sequences * options.draft.decode_rows(),
                          .vocab_limit = options.vocab_limit > 0 ? options.vocab_limit : vocab,
                          .token_mask = options.token_mask}));
-  engine->scheduler_.emplace(options.runner.chunk_rows);
-  const int64_t fits = std::min(options.runner.cache_tokens, model.config.max_positions);
+  engine->scheduler_.emplace(runner.chunk_rows);
+  const int64_t fits = std::min(runner.cache_tokens, model.config.max_positions);
   engine->max_context_ = options.max_context > 0 ? std::min(options.max_context, fits) : fits;
   const auto most = static_cast<size_t>(sequences);
   engine->step_jobs_.reserve(most);
   engine->step_rows_.reserve(most);
-  engine->step_samplers_.reserve(most);
+  engine->sampled_rows_.reserve(most);
+  engine->draft_jobs_.reserve(most);
+  engine->draft_sequences_.reserve(most);
   engine->update_status();
   engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
   return engine;
@@ -230,70 +226,14 @@ Status Engine::start(Job& job) {
   int64_t edits = job.sampler->most_edits();
   for (const std::unique_ptr<Job>& other : jobs_)
     if (other->started && !other->ended) edits += other->sampler->most_edits();
-  TRY(sampler_->reserve_edits(edits));
+  TRY(sampler_->reserve_edits(edits * options_.draft.decode_rows()));
   TRY_ASSIGN(job.sequence, runner_->open(job.positions()));
   job.started = true;
-  return {};
-}
-
-void Engine::prefill(const StepPlan& plan) {
-  Job& job = this->job(plan.prefill);
-  const std::span<const int32_t> prompt(job.request.prompt);
-  const bool whole = plan.end == job.completion.prompt_tokens;
-  runner_->prefill({.sequence = &job.sequence,
-                    .tokens = prompt.subspan(static_cast<size_t>(plan.begin),
-                                             static_cast<size_t>(plan.end - plan.begin)),
-                    .logits = whole ? LogitsWanted::kLast : LogitsWanted::kNone});
-  prompt_tokens_ += plan.end - plan.begin;
-  job.channel->progress(plan.end);
-  if (!whole) return;
-  step_jobs_.assign(1, &job);
-  choose_tokens();
-}
-
-void Engine::decode(const StepPlan& plan) {
-  step_jobs_.clear();
-  step_rows_.clear();
-  for (const int64_t id : plan.decode) {
-    Job& job = this->job(id);
-    step_jobs_.push_back(&job);
-    step_rows_.push_back({.sequence = &job.sequence, .tokens = std::span(&job.token, 1)});
-  }
-  runner_->decode(step_rows_);
-  for (Job* job : step_jobs_) runner_->accept(job->sequence, 1);
-  choose_tokens();
-}
-
-void Engine::choose_tokens() {
-  step_samplers_.clear();
-  for (const Job* job : step_jobs_) step_samplers_.push_back(&*job->sampler);
-  const std::span<const StepSampler::Choice> choices =
-      sampler_->sample(runner_->logits(), step_samplers_);
-  for (size_t i = 0; i < step_jobs_.size(); ++i) publish(*step_jobs_[i], choices[i]);
-}
-
-void Engine::publish(Job& job, const StepSampler::Choice& choice) {
-  if (choice.token < 0) {
-    job.completion.error = {ErrorCode::kInternal,
-                            "the model's logits are not finite, or every token is masked"};
-    return finish(job, FinishReason::kError);
-  }
-  job.token = choice.token;
-  job.sampler->push(choice.token);
-  job.completion.completion_tokens = job.sampler->generated();
-  ++completion_tokens_;
-  if (job.sampler->generated() == 1) {
-    job.completion.prefill_seconds = job.phase.seconds();
-    job.phase.restart();
-  }
-  const std::vector<int32_t>& stops = job.request.stop_ids;
-  const bool is_stop = std::find(stops.begin(), stops.end(), choice.token) != stops.end();
-  job.channel->push({.token = choice.token, .is_stop = is_stop, .logprob = choice.logprob},
-                    choice.top.first(static_cast<size_t>(job.request.top_logprobs)));
-  if (is_stop)
-    finish(job, FinishReason::kStop);
-  else if (job.sampler->generated() == job.max_tokens)
-    finish(job, FinishReason::kLength);
+  job.next.reserve(static_cast<size_t>(options_.draft.decode_rows()));
+  if (!drafter_) return {};
+  job.text.reserve(static_cast<size_t>(job.positions()));
+  job.text = job.request.prompt;
+  return drafter_->begin(job.sequence, job.positions());
 }
 
 // Everything is given back before the reader hears of the end.
@@ -319,7 +259,8 @@ void Engine::update_status() {
              .cache_tokens_used = (kv.pages() - kv.free_pages()) * kPageTokens,
              .cache_tokens = kv.pages() * kPageTokens,
              .prompt_tokens = prompt_tokens_,
-             .completion_tokens = completion_tokens_};
+             .completion_tokens = completion_tokens_,
+             .drafts = draft_figures_};
 }
 
 Engine::Job& Engine::job(int64_t id) {

@@ -1,7 +1,9 @@
 // Engine: runs requests on a model, many at a time, and streams their tokens. It owns one thread,
 // the only one that touches model state: the thread starts what the scheduler lets in, runs the
 // steps it plans, and pushes each token into its request's channel. Requests join and leave between
-// any two steps; what a request says does not depend on its neighbours (the row law).
+// any two steps; what a request says does not depend on its neighbours (the row law), nor on what
+// was drafted for it: every row of a step is sampled as it would be without drafts, and counts only
+// if the guesses before it were right (sample, then match).
 //
 // Read next: scheduler.h (what to run), model_runner.h (how), token_stream.h (the reader's side).
 #pragma once
@@ -9,6 +11,7 @@
 #include <functional>
 #include <thread>
 
+#include "engine/drafter.h"
 #include "engine/model_runner.h"
 #include "engine/scheduler.h"
 #include "engine/step_sampler.h"
@@ -23,12 +26,15 @@ struct EngineOptions {
   // Bits of ids that may be sampled, ⌈vocabulary / 32⌉ words; empty: all below vocab_limit.
   std::vector<uint32_t> token_mask;
   int64_t vocab_limit = 0;  // ids from here on are never sampled; 0: the model's vocabulary
+  DraftOptions draft;       // off by default; raises runner.decode_rows to what it needs
+  std::shared_ptr<Drafter> drafter;  // drafts in place of draft.method's own
 };
 
 struct EngineStatus {
   int64_t running = 0, waiting = 0;
   int64_t cache_tokens_used = 0, cache_tokens = 0;   // positions reserved, and all there are
   int64_t prompt_tokens = 0, completion_tokens = 0;  // since the engine began
+  DraftFigures drafts;                               // likewise
 };
 
 // One token of generate(). `top` lives until the callback returns.
@@ -72,6 +78,8 @@ class Engine {
   // Any thread.
   EngineStatus status() const;
 
+  // How it drafts: never kAuto.
+  const DraftOptions& draft_options() const { return options_.draft; }
   int64_t max_context() const { return max_context_; }
   // Only while nothing runs.
   ModelRunner& runner() { return *runner_; }
@@ -87,10 +95,18 @@ class Engine {
   void drop_cancelled();
   void start_jobs();
   Status start(Job& job);
+  // Steps (engine_steps.cc).
   void prefill(const StepPlan& plan);
   void decode(const StepPlan& plan);
-  // Chooses and publishes a token for each of step_jobs_, whose logits the last step left in order.
-  void choose_tokens();
+  // Chooses the tokens of step_jobs_, whose logits the last step left in order.
+  std::span<const StepSampler::Choice> choose_tokens();
+  // How many of a sequence's rows count: up to the first whose token is not the draft after it, or
+  // ends the sequence.
+  static int64_t agreed_rows(const Job& job, std::span<const StepSampler::Choice> choices);
+  static bool ends_at(const Job& job, int32_t token);
+  // Adds a job whose last step committed `rows` rows from first_row on to those drafted for next.
+  void want_draft(Job& job, int64_t first_row, int64_t rows);
+  void draft();
   void publish(Job& job, const StepSampler::Choice& choice);
   void finish(Job& job, FinishReason reason);
   Job& job(int64_t id);
@@ -103,13 +119,17 @@ class Engine {
 
   // The engine thread's own.
   std::unique_ptr<ModelRunner> runner_;
+  std::shared_ptr<Drafter> drafter_;  // null: none
   std::optional<StepSampler> sampler_;
   std::optional<Scheduler> scheduler_;
   Jobs jobs_;  // waiting and running
   int64_t next_id_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
+  DraftFigures draft_figures_;
   std::vector<Job*> step_jobs_;
   std::vector<SequenceRows> step_rows_;
-  std::vector<const Sampler*> step_samplers_;
+  std::vector<StepSampler::Rows> sampled_rows_;
+  std::vector<Job*> draft_jobs_;
+  std::vector<DraftSequence> draft_sequences_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable submitted_;

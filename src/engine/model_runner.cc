@@ -97,6 +97,8 @@ Status ModelRunner::allocate() {
   batch_.accepted = take(sequences);
   batch_.page_table = take(sequences * stride);
   batch_.logits_rows = take(logits_rows);
+  mtp_rows_.reserve(static_cast<size_t>(sequences));
+  mtp_positions_.reserve(static_cast<size_t>(sequences));
   return {};
 }
 
@@ -124,6 +126,11 @@ void ModelRunner::close(SequenceState& sequence) {
 }
 
 const Batch& ModelRunner::make_batch(Phase phase, std::span<const SequenceRows> rows) {
+  return fill_batch(phase, rows, {});
+}
+
+const Batch& ModelRunner::fill_batch(Phase phase, std::span<const SequenceRows> rows,
+                                     std::span<const int64_t> positions) {
   const auto sequences = static_cast<int64_t>(rows.size());
   CHECK(sequences <= options_.max_sequences, sequences, " sequences in a step");
   const auto* base = reinterpret_cast<const int32_t*>(batch_memory_.data());
@@ -135,13 +142,13 @@ const Batch& ModelRunner::make_batch(Phase phase, std::span<const SequenceRows> 
     const SequenceRows& plan = rows[static_cast<size_t>(s)];
     const SequenceState& sequence = *plan.sequence;
     const auto count = static_cast<int64_t>(plan.tokens.size());
+    const int64_t begin = positions.empty() ? sequence.length : positions[static_cast<size_t>(s)];
     CHECK(count > 0 && row + count <= store_.all.residual.dim(0), count, " rows after ", row);
-    CHECK(pages_for(sequence.length + count) <= static_cast<int64_t>(sequence.pages.size()),
-          "sequence of ", sequence.length, " + ", count, " positions in ", sequence.pages.size(),
-          " pages");
+    CHECK(pages_for(begin + count) <= static_cast<int64_t>(sequence.pages.size()), "sequence of ",
+          begin, " + ", count, " positions in ", sequence.pages.size(), " pages");
     host(batch_.row_begin)[s] = static_cast<int32_t>(row);
     host(batch_.position_delta)[s] = sequence.position_delta;
-    host(batch_.context_length)[s] = static_cast<int32_t>(sequence.length);
+    host(batch_.context_length)[s] = static_cast<int32_t>(begin);
     host(batch_.slot)[s] = sequence.slot;
     host(batch_.accepted)[s] = sequence.pending;
     std::copy(sequence.pages.begin(), sequence.pages.end(),
@@ -150,7 +157,7 @@ const Batch& ModelRunner::make_batch(Phase phase, std::span<const SequenceRows> 
       host(batch_.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
       host(batch_.embedding_index)[row] = -1;
       host(batch_.row_sequence)[row] = static_cast<int32_t>(s);
-      std::fill_n(host(batch_.positions) + 3 * row, 3, static_cast<int32_t>(sequence.length + i));
+      std::fill_n(host(batch_.positions) + 3 * row, 3, static_cast<int32_t>(begin + i));
       const bool wanted = plan.logits == LogitsWanted::kAll ||
                           (plan.logits == LogitsWanted::kLast && i + 1 == count);
       if (!wanted) continue;
@@ -186,18 +193,49 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
   }
   const Batch& batch = make_batch(Phase::kDecode, rows);
   const auto step = [this, &batch] { forward(ops_, model_, batch, pool_, act_); };
+  run_step(batch, /*kind=*/0, step);
+  for (const SequenceRows& plan : rows) {
+    plan.sequence->pending = 0;  // the step applied them
+    plan.sequence->offered = static_cast<int32_t>(plan.tokens.size());
+  }
+}
+
+void ModelRunner::run_step(const Batch& batch, uint64_t kind, const std::function<void()>& step) {
   // What a step enqueues depends on its counts alone; what else it needs it reads from the batch.
-  const auto key = (static_cast<uint64_t>(batch.rows) << 40) |
+  const auto key = (kind << 63) | (static_cast<uint64_t>(batch.rows) << 40) |
                    (static_cast<uint64_t>(batch.sequences) << 20) |
                    static_cast<uint64_t>(batch.logits_count);
   if (replay_)
     device_.run_step(this, key, step);
   else
     step();
-  for (const SequenceRows& plan : rows) {
-    plan.sequence->pending = 0;  // the step applied them
-    plan.sequence->offered = static_cast<int32_t>(plan.tokens.size());
+}
+
+const Batch& ModelRunner::make_mtp_batch(Phase phase, std::span<const MtpRows> rows,
+                                         LogitsWanted logits) {
+  CHECK(has_mtp(), "the model has no MTP layer");
+  mtp_rows_.clear();
+  mtp_positions_.clear();
+  int64_t row = 0;
+  for (const MtpRows& plan : rows) {
+    const auto count = static_cast<int64_t>(plan.tokens.size());
+    ops_.copy({.from = store_.all.hidden.slice(0, plan.hidden_row, plan.hidden_row + count),
+               .to = store_.all.mtp_hidden.slice(0, row, row + count)});
+    row += count;
+    mtp_rows_.push_back({.sequence = plan.sequence, .tokens = plan.tokens, .logits = logits});
+    mtp_positions_.push_back(plan.position);
   }
+  return fill_batch(phase, mtp_rows_, mtp_positions_);
+}
+
+void ModelRunner::fill_mtp(const MtpRows& rows) {
+  const Batch& batch = make_mtp_batch(Phase::kPrefill, std::span(&rows, 1), LogitsWanted::kNone);
+  pewter::fill_mtp(ops_, model_, batch, pool_, act_);
+}
+
+void ModelRunner::draft_mtp(std::span<const MtpRows> rows) {
+  const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kLast);
+  run_step(batch, /*kind=*/1, [this, &batch] { forward_mtp(ops_, model_, batch, pool_, act_); });
 }
 
 void ModelRunner::accept(SequenceState& sequence, int64_t n) {

@@ -3,6 +3,7 @@
 // one model on one backend.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "backend/ops.h"
@@ -26,6 +27,14 @@ struct SequenceRows {
   SequenceState* sequence = nullptr;
   std::span<const int32_t> tokens;
   LogitsWanted logits = LogitsWanted::kLast;
+};
+
+// What a step of the MTP layer does for one sequence. Row i stands at position + i: it starts from
+// row hidden_row + i of the last step's hidden(), and its token is the one after that position.
+struct MtpRows {
+  SequenceState* sequence = nullptr;
+  std::span<const int32_t> tokens;
+  int64_t position = 0, hidden_row = 0;
 };
 
 // What a runner takes beside the weights.
@@ -62,6 +71,11 @@ class ModelRunner {
   // Commits the first n rows of the sequence's last decode step and rejects the others; a step that
   // is followed by another one unanswered is rejected whole.
   void accept(SequenceState& sequence, int64_t n);
+  // The MTP layer, for models that have it; its keys and values lie in the sequence's pages.
+  // Part of a prompt's chunk, without logits; hidden() and what it is read from stay.
+  void fill_mtp(const MtpRows& rows);
+  // A step, each sequence at most once; logits of every sequence's last row, hidden of all.
+  void draft_mtp(std::span<const MtpRows> rows);
   // Brings the slot's state up to the committed length, before it is exported.
   void fold(SequenceState& sequence);
 
@@ -73,6 +87,7 @@ class ModelRunner {
   StatePool& pool() { return pool_; }
   const Qwen35Model& model() const { return model_; }
   const RunnerOptions& options() const { return options_; }
+  bool has_mtp() const { return model_.weights.mtp.has_value(); }
   // Fills the batch for these rows without running it, for tests that run single layers.
   const Batch& make_batch(Phase phase, std::span<const SequenceRows> rows);
   Activations& mutable_activations() { return act_; }
@@ -81,6 +96,13 @@ class ModelRunner {
   ModelRunner(const Qwen35Model& model, Device& device, Ops& ops)
       : model_(model), device_(device), ops_(ops) {}
   Status allocate();
+  // A row's place in the batch is positions[i] and on for sequence i; without: its committed
+  // length.
+  const Batch& fill_batch(Phase phase, std::span<const SequenceRows> rows,
+                          std::span<const int64_t> positions);
+  const Batch& make_mtp_batch(Phase phase, std::span<const MtpRows> rows, LogitsWanted logits);
+  // Runs a decode step, or replays one that enqueued the same.
+  void run_step(const Batch& batch, uint64_t kind, const std::function<void()>& step);
 
   const Qwen35Model& model_;
   Device& device_;
@@ -95,6 +117,8 @@ class ModelRunner {
   // offsets.
   std::vector<int32_t> staging_;
   Buffer batch_memory_;
+  std::vector<SequenceRows> mtp_rows_;
+  std::vector<int64_t> mtp_positions_;
 };
 
 }  // namespace pewter

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/draft_figures.h"
 
 namespace pewter {
 
@@ -49,6 +50,7 @@ struct Completion {
   int64_t prompt_tokens = 0, completion_tokens = 0;  // the stop token counts
   // Waiting to start; from then until the first token; from there to the end.
   double queued_seconds = 0, prefill_seconds = 0, decode_seconds = 0;
+  DraftFigures drafts;
 };
 
 }  // namespace pewter

@@ -90,6 +90,11 @@ SamplingRow Sampler::row() const {
           .top_logprobs = top_logprobs_};
 }
 
+void Sampler::follow(const Sampler& other) {
+  edits_.reserve(other.edits_.capacity());
+  *this = other;
+}
+
 void Sampler::push(int32_t token) {
   ++generated_;
   if (tracks_output_) {

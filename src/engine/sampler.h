@@ -25,6 +25,8 @@ class Sampler {
   std::span<const LogitEdit> edits() const { return edits_; }
   // Records a generated token.
   void push(int32_t token);
+  // Becomes a copy of another, with the same room for pushes.
+  void follow(const Sampler& other);
 
   // No push makes edits() longer than this.
   int64_t most_edits() const { return static_cast<int64_t>(edits_.capacity()); }

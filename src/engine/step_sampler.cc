@@ -49,18 +49,30 @@ Status StepSampler::reserve_edits(int64_t edits) {
   return {};
 }
 
+void StepSampler::add_row(const Sampler& sampler) {
+  host_parameters_.push_back(sampler.row());
+  const std::span<const LogitEdit> edits = sampler.edits();
+  host_edits_.insert(host_edits_.end(), edits.begin(), edits.end());
+  host_edit_begin_.push_back(static_cast<int32_t>(host_edits_.size()));
+}
+
 std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logits,
-                                                         std::span<const Sampler* const> samplers) {
-  const auto n = static_cast<int64_t>(samplers.size());
+                                                         std::span<const Rows> sequences) {
+  int64_t n = 0;
+  for (const Rows& rows : sequences) n += rows.count();
   CHECK(n <= static_cast<int64_t>(host_parameters_.capacity()), n, " rows to sample");
   host_parameters_.clear();
   host_edits_.clear();
   host_edit_begin_.assign(1, 0);
-  for (const Sampler* sampler : samplers) {
-    host_parameters_.push_back(sampler->row());
-    const std::span<const LogitEdit> edits = sampler->edits();
-    host_edits_.insert(host_edits_.end(), edits.begin(), edits.end());
-    host_edit_begin_.push_back(static_cast<int32_t>(host_edits_.size()));
+  for (const Rows& rows : sequences) {
+    add_row(*rows.sampler);
+    if (rows.drafts.empty()) continue;
+    if (!ahead_) ahead_ = *rows.sampler;
+    ahead_->follow(*rows.sampler);
+    for (const int32_t draft : rows.drafts) {
+      ahead_->push(draft);
+      add_row(*ahead_);
+    }
   }
   CHECK(static_cast<int64_t>(host_edits_.size() * sizeof(LogitEdit)) <= edits_.bytes(),
         host_edits_.size(), " edits exceed what was reserved");

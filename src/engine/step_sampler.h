@@ -1,5 +1,6 @@
-// StepSampler: chooses the next token of every sequence of a step with one sample op. It owns the
-// op's inputs and outputs on the device and their copies on the host.
+// StepSampler: chooses the next token of every row of a step with one sample op. A row that follows
+// drafts is sampled as if they had been generated. It owns the op's inputs and outputs on the
+// device and their copies on the host.
 #pragma once
 
 #include "backend/ops.h"
@@ -11,7 +12,7 @@ namespace pewter {
 class StepSampler {
  public:
   struct Options {
-    int64_t rows = 1;         // most sequences in a step
+    int64_t rows = 1;         // most rows in a step
     int64_t vocab_limit = 0;  // ids from here on are never chosen
     // Bits of the ids that may be chosen, ⌈vocabulary / 32⌉ words; empty: all below the limit.
     std::vector<uint32_t> token_mask;
@@ -19,7 +20,7 @@ class StepSampler {
   // device and ops outlive it. Error: kResourceExhausted.
   static Result<StepSampler> make(Device& device, Ops& ops, const Options& options);
 
-  // Room for so many edits in a step, all sequences together. Error: kResourceExhausted.
+  // Room for so many edits in a step, all rows together. Error: kResourceExhausted.
   Status reserve_edits(int64_t edits);
 
   struct Choice {
@@ -27,12 +28,19 @@ class StepSampler {
     float logprob = 0;
     std::span<const TopLogprob> top;  // [kTopLogprobs], until the next call
   };
-  // Row i of logits belongs to samplers[i]. The result is valid until the next call.
-  std::span<const Choice> sample(const TensorView& logits,
-                                 std::span<const Sampler* const> samplers);
+  // The rows of one sequence: one after its tokens so far, one more after each draft.
+  struct Rows {
+    const Sampler* sampler = nullptr;
+    std::span<const int32_t> drafts = {};
+    int64_t count() const { return 1 + static_cast<int64_t>(drafts.size()); }
+  };
+  // A choice for each row of logits, which are the sequences' rows one after another. The result is
+  // valid until the next call.
+  std::span<const Choice> sample(const TensorView& logits, std::span<const Rows> sequences);
 
  private:
   StepSampler(Device& device, Ops& ops) : device_(&device), ops_(&ops) {}
+  void add_row(const Sampler& sampler);
 
   Device* device_;
   Ops* ops_;
@@ -46,6 +54,7 @@ class StepSampler {
   std::vector<int32_t> host_results_;
   std::vector<Choice> choices_;
   std::vector<TopLogprob> top_;
+  std::optional<Sampler> ahead_;  // a sequence's sampler, after its drafts
 };
 
 }  // namespace pewter

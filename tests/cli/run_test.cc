@@ -64,6 +64,26 @@ TEST(Run, AnswersWithEitherHead) {
   EXPECT_NEAR(logprob("int8"), logprob("bf16"), 0.05);
 }
 
+TEST(Run, DraftsChangeTheStepsAlone) {
+  const std::string question = "Count from 20 to 60.";
+  const Json plain = run_json({question});
+  EXPECT_EQ(plain.find("drafts"), nullptr);
+  const Json drafted = run_json({"--speculate", "mtp", "--draft-tokens", "4", question});
+  EXPECT_EQ(*drafted.find("text"), *plain.find("text"));
+  const Json& drafts = *drafted.find("drafts");
+  EXPECT_GT(drafts.find("mean_acceptance_length")->as_double(), 3);
+  int64_t accepted = 0;
+  for (const Json& count : drafts.find("accepted_per_position")->as_array())
+    accepted += count.as_integer();
+  EXPECT_EQ(accepted, drafts.find("accepted_tokens")->as_integer());
+  const ProgramResult footer =
+      run_program(greedy({"--speculative-config", R"({"method":"mtp"})", question}));
+  EXPECT_THAT(footer.err, HasSubstr("mean acceptance length 3."));
+  expect_one_line_error(
+      run_program(greedy({"--speculative-config", R"({"method":"eagle"})", question})), 2,
+      "--speculative-config: method: \"eagle\"");
+}
+
 TEST(Run, TakesThePromptFromStandardInput) {
   const ProgramResult result = run_program(greedy({"--no-thinking", "--quiet"}), kCapital + "\n");
   EXPECT_EQ(result.exit_code, 0);

@@ -45,34 +45,38 @@ TEST_P(Allocation, NoneInDecodeSteps) {
   EXPECT_EQ(count_allocations([&] { rig->runner->prefill({.sequence = &a, .tokens = chunk}); }), 0);
 }
 
-// From one token to the next, the engine's own bookkeeping and the sampler's included.
+// From one token to the next, the engine's own bookkeeping and the sampler's included; drafters
+// too.
 TEST_P(Allocation, NoneBetweenTokens) {
   const auto rig = TestRig::make(GetParam(), {.chunk_rows = 64});
-  const auto engine = Engine::make(rig->model, *rig->backend.device, *rig->backend.ops,
-                                   {.runner = {.chunk_rows = 64, .cache_tokens = 256}})
-                          .value();
-  const Request request{.prompt = tokens(70, 6),
-                        .sampling = {.temperature = 5,
-                                     .top_k = 100,
-                                     .top_p = 0.95f,
-                                     .min_p = 0.001f,
-                                     .repetition_penalty = 1.1f,
-                                     .presence_penalty = 1,
-                                     .frequency_penalty = 0.5f,
-                                     .seed = 1,
-                                     .logit_bias = {{3, 4.0f}}},
-                        .max_tokens = 100,
-                        .min_tokens = 50,
-                        .stop_ids = {1, 2}};
-  int64_t at_second = 0, at_last = 0, count = 0;
-  const Engine::Hooks hooks{.on_token = [&](const TokenEvent&) {
-    if (++count == 2) at_second = test::allocation_count();
-    at_last = test::allocation_count();
-    return true;
-  }};
-  ASSERT_TRUE(engine->generate(request, hooks));
-  EXPECT_GT(count, 50);
-  EXPECT_EQ(at_last - at_second, 0);
+  for (const DraftMethod method : {DraftMethod::kNone, DraftMethod::kSuffix, DraftMethod::kMtp}) {
+    const auto engine = Engine::make(rig->model, *rig->backend.device, *rig->backend.ops,
+                                     {.runner = {.chunk_rows = 64, .cache_tokens = 256},
+                                      .draft = {.method = method, .tokens = 3}})
+                            .value();
+    const Request request{.prompt = tokens(70, 6),
+                          .sampling = {.temperature = 5,
+                                       .top_k = 100,
+                                       .top_p = 0.95f,
+                                       .min_p = 0.001f,
+                                       .repetition_penalty = 1.1f,
+                                       .presence_penalty = 1,
+                                       .frequency_penalty = 0.5f,
+                                       .seed = 1,
+                                       .logit_bias = {{3, 4.0f}}},
+                          .max_tokens = 100,
+                          .min_tokens = 50,
+                          .stop_ids = {1, 2}};
+    int64_t at_second = 0, at_last = 0, count = 0;
+    const Engine::Hooks hooks{.on_token = [&](const TokenEvent&) {
+      if (++count == 2) at_second = test::allocation_count();
+      at_last = test::allocation_count();
+      return true;
+    }};
+    ASSERT_TRUE(engine->generate(request, hooks));
+    EXPECT_GT(count, 50);
+    EXPECT_EQ(at_last - at_second, 0);
+  }
 }
 
 }  // namespace

@@ -67,6 +67,27 @@ TEST_F(Api, AnswersAChat) {
             usage(response, "completion_tokens"));
 }
 
+TEST_F(Api, TellsHowDraftsDid) {
+  RunningServer::Options options;
+  options.draft = {.method = DraftMethod::kMtp, .tokens = 3};
+  const RunningServer drafting(options);
+  const std::string question = chat("", "Count from 20 to 40.");
+  const Json plain = ask("/v1/chat/completions", question).json();
+  const Json drafted = post(drafting.port(), "/v1/chat/completions", question).json();
+  EXPECT_EQ(content(drafted), content(plain));
+  const Json& details = *drafted.find("usage")->find("completion_tokens_details");
+  const Json& timings = *drafted.find("timings");
+  const int64_t accepted = timings.find("draft_n_accepted")->as_integer();
+  EXPECT_GT(accepted, 10);
+  EXPECT_EQ(details.find("accepted_prediction_tokens")->as_integer(), accepted);
+  EXPECT_EQ(details.find("rejected_prediction_tokens")->as_integer() + accepted,
+            timings.find("draft_n")->as_integer());
+  EXPECT_EQ(plain.find("timings")->find("draft_n"), nullptr);
+  EXPECT_EQ(
+      plain.find("usage")->find("completion_tokens_details")->find("accepted_prediction_tokens"),
+      nullptr);
+}
+
 TEST_F(Api, PartsReasoning) {
   const std::string thinking = R"(,"chat_template_kwargs":{"enable_thinking":true})";
   const Json response = ask_chat(thinking);

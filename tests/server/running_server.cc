@@ -12,6 +12,7 @@ RunningServer::RunningServer(const Options& options)
   load.runner.max_sequences = options.max_sequences;
   load.runner.chunk_rows = options.chunk_rows;
   load.max_waiting = options.max_waiting;
+  load.draft = options.draft;
   loaded = LoadedModel::load(load, {}).value();
   auto served = std::make_shared<server::ServedModel>();
   served->names = {options.name};

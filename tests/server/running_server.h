@@ -21,6 +21,7 @@ struct RunningServer {
     int send_buffer_bytes = 0;
     int threads = 2;  // of the model
     std::string name = "m";
+    DraftOptions draft = {};
     std::vector<std::string> api_keys = {};
     bool ready = true;  // false: as if the model were still loading
   };

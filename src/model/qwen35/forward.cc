@@ -39,29 +39,41 @@ void gated_delta_net(Ops& ops, const Qwen35Model& model, int64_t layer, const Ba
            .x = act.delta_out, .w = delta.out, .partial = act.partial, .residual = act.residual}});
 }
 
+NormLinearArgs attention_in(const Qwen35Model& model, const LayerWeights& weights,
+                            std::span<const WeightMatrix* const> in, const Activations& act) {
+  return {.x = act.residual,
+          .norm = weights.input_norm,
+          .epsilon = model.config.norm_epsilon,
+          .w = in,
+          .out = act.attention_in};
+}
+
+AttentionPrepareArgs attention_prepare(const Qwen35Model& model, const AttentionWeights& attention,
+                                       const KvLayer& kv, const Batch& batch,
+                                       const Activations& act) {
+  const ModelConfig& config = model.config;
+  return {.batch = batch,
+          .in = act.attention_in,
+          .q_norm = attention.q_norm,
+          .k_norm = attention.k_norm,
+          .epsilon = config.norm_epsilon,
+          .query_heads = config.query_heads,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .rotary_dim = config.rotary_dim,
+          .inverse_frequency = model.inverse_frequency,
+          .axis = model.rope_axis,
+          .kv = kv,
+          .q = act.attention_q};
+}
+
 void gated_attention(Ops& ops, const Qwen35Model& model, const LayerWeights& weights,
                      const KvLayer& kv, const Batch& batch, Activations& act) {
   const ModelConfig& config = model.config;
   const AttentionWeights& attention = *weights.attention;
   const WeightMatrix* const in[] = {&attention.q, &attention.k, &attention.v};
-  ops.attention_net({.in = {.x = act.residual,
-                            .norm = weights.input_norm,
-                            .epsilon = config.norm_epsilon,
-                            .w = in,
-                            .out = act.attention_in},
-                     .prepare = {.batch = batch,
-                                 .in = act.attention_in,
-                                 .q_norm = attention.q_norm,
-                                 .k_norm = attention.k_norm,
-                                 .epsilon = config.norm_epsilon,
-                                 .query_heads = config.query_heads,
-                                 .kv_heads = config.kv_heads,
-                                 .head_dim = config.head_dim,
-                                 .rotary_dim = config.rotary_dim,
-                                 .inverse_frequency = model.inverse_frequency,
-                                 .axis = model.rope_axis,
-                                 .kv = kv,
-                                 .q = act.attention_q},
+  ops.attention_net({.in = attention_in(model, weights, in, act),
+                     .prepare = attention_prepare(model, attention, kv, batch, act),
                      .attention = {.batch = batch,
                                    .q = act.attention_q,
                                    .in = act.attention_in,
@@ -120,6 +132,19 @@ void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weight
                     .residual = act.residual}});
 }
 
+// The MTP layer's residual stream: each row's hidden and the embedding of its next token.
+void combine_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, Activations& act) {
+  const MtpWeights& mtp = *model.weights.mtp;
+  ops.embed({.batch = batch, .table = model.weights.embed, .out = act.mtp_embedding});
+  ops.mtp_combine({.embedding = act.mtp_embedding,
+                   .hidden = act.mtp_hidden,
+                   .embedding_norm = mtp.embedding_norm,
+                   .hidden_norm = mtp.hidden_norm,
+                   .epsilon = model.config.norm_epsilon,
+                   .fc = mtp.fc,
+                   .out = act.residual});
+}
+
 }  // namespace
 
 void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& batch,
@@ -153,21 +178,27 @@ void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const State
 void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
                  Activations& act) {
   const MtpWeights& mtp = *model.weights.mtp;
-  const float epsilon = model.config.norm_epsilon;
-  ops.embed({.batch = batch, .table = model.weights.embed, .out = act.mtp_embedding});
-  ops.mtp_combine({.embedding = act.mtp_embedding,
-                   .hidden = act.mtp_hidden,
-                   .embedding_norm = mtp.embedding_norm,
-                   .hidden_norm = mtp.hidden_norm,
-                   .epsilon = epsilon,
-                   .fc = mtp.fc,
-                   .out = act.residual});
+  combine_mtp(ops, model, batch, act);
   gated_attention(ops, model, mtp.layer, pool.kv.layer(model.mtp_kv_layer()), batch, act);
   feed_forward(ops, model, mtp.layer, act);
-  ops.final_norm({.x = act.residual, .norm = mtp.norm, .epsilon = epsilon, .out = act.hidden});
+  ops.final_norm({.x = act.residual,
+                  .norm = mtp.norm,
+                  .epsilon = model.config.norm_epsilon,
+                  .out = act.hidden});
   if (batch.logits_count > 0)
     ops.logits(
         {.batch = batch, .hidden = act.hidden, .head = model.weights.head, .out = act.logits});
+}
+
+void fill_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
+              Activations& act) {
+  const LayerWeights& layer = model.weights.mtp->layer;
+  const AttentionWeights& attention = *layer.attention;
+  const WeightMatrix* const in[] = {&attention.q, &attention.k, &attention.v};
+  combine_mtp(ops, model, batch, act);
+  ops.norm_linear(attention_in(model, layer, in, act));
+  ops.attention_prepare(
+      attention_prepare(model, attention, pool.kv.layer(model.mtp_kv_layer()), batch, act));
 }
 
 void fold_slot(Ops& ops, const Qwen35Model& model, const StatePool& pool, int32_t slot,

@@ -25,6 +25,9 @@ void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& b
 // after the model's own.
 void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
                  Activations& act);
+// Only its keys and values, for rows that nothing is drafted from; act.hidden stays.
+void fill_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
+              Activations& act);
 
 // Applies a slot's accepted tape rows to its state in every Gated DeltaNet layer.
 void fold_slot(Ops& ops, const Qwen35Model& model, const StatePool& pool, int32_t slot,

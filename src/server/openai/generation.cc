@@ -200,6 +200,7 @@ Usage Generation::usage() const {
   for (const Choice& choice : plan_.choices) {
     usage.completion_tokens += choice.text.tokens();
     usage.reasoning_tokens += choice.text.reasoning_tokens();
+    usage.drafts += choice.completion.drafts;
   }
   return usage;
 }
@@ -209,6 +210,8 @@ Timings Generation::timings() const {
   for (const Choice& choice : plan_.choices) {
     timings.predicted_tokens += choice.text.tokens();
     timings.prompt_seconds += choice.completion.prefill_seconds;
+    timings.draft_tokens += choice.completion.drafts.draft_tokens;
+    timings.accepted_tokens += choice.completion.drafts.accepted_tokens;
     timings.predicted_seconds =
         std::max(timings.predicted_seconds, choice.completion.decode_seconds);
   }

@@ -41,6 +41,7 @@ struct Choice {
 // What is known of a whole response.
 struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
+  DraftFigures drafts;  // of the choices that have ended
 };
 
 // How an endpoint spells its answers. `out` receives complete SSE events.

@@ -26,8 +26,13 @@ void append_usage(std::string& out, const Usage& usage) {
                  ",\"completion_tokens\":", usage.completion_tokens,
                  ",\"total_tokens\":", usage.prompt_tokens + usage.completion_tokens,
                  ",\"prompt_tokens_details\":{\"cached_tokens\":0}",
-                 ",\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning_tokens,
-                 "}}");
+                 ",\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning_tokens);
+  const DraftFigures& drafts = usage.drafts;
+  if (drafts.draft_tokens > 0)
+    out +=
+        str_cat(",\"accepted_prediction_tokens\":", drafts.accepted_tokens,
+                ",\"rejected_prediction_tokens\":", drafts.draft_tokens - drafts.accepted_tokens);
+  out += "}}";
 }
 
 std::string timings_member(const Timings& t) {
@@ -39,7 +44,11 @@ std::string timings_member(const Timings& t) {
       ",\"predicted_n\":", t.predicted_tokens,
       ",\"predicted_ms\":", fixed(1000 * t.predicted_seconds, 3),
       ",\"predicted_per_token_ms\":", fixed(each(t.predicted_seconds, t.predicted_tokens), 3),
-      ",\"predicted_per_second\":", fixed(rate(t.predicted_tokens, t.predicted_seconds), 3), "}");
+      ",\"predicted_per_second\":", fixed(rate(t.predicted_tokens, t.predicted_seconds), 3),
+      t.draft_tokens > 0
+          ? str_cat(",\"draft_n\":", t.draft_tokens, ",\"draft_n_accepted\":", t.accepted_tokens)
+          : "",
+      "}");
 }
 
 void append_logprob(std::string& out, float logprob) {

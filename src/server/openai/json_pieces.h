@@ -19,6 +19,7 @@ struct Usage;
 struct Timings {
   int64_t prompt_tokens = 0, predicted_tokens = 0;
   double prompt_seconds = 0, predicted_seconds = 0;
+  int64_t draft_tokens = 0, accepted_tokens = 0;
 };
 
 void append_usage(std::string& out, const Usage& usage);  // an object

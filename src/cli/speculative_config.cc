@@ -1,0 +1,68 @@
+#include "cli/speculative_config.h"
+
+#include <algorithm>
+#include <array>
+
+#include "server/openai/fields.h"
+
+namespace pewter {
+namespace {
+
+struct MethodName {
+  std::string_view name;
+  DraftMethod method;
+};
+// The first of a method is its own name.
+constexpr std::array kMethods = {
+    MethodName{"mtp", DraftMethod::kMtp},
+    MethodName{"qwen3_5_mtp", DraftMethod::kMtp},
+    MethodName{"qwen3_next_mtp", DraftMethod::kMtp},
+    MethodName{"suffix", DraftMethod::kSuffix},
+    MethodName{"ngram", DraftMethod::kSuffix},
+    MethodName{"auto", DraftMethod::kAuto},
+    MethodName{"none", DraftMethod::kNone},
+};
+
+}  // namespace
+
+Result<DraftMethod> draft_method(std::string_view name) {
+  const auto* const known = std::ranges::find(kMethods, name, &MethodName::name);
+  if (known != kMethods.end()) return known->method;
+  return Error{ErrorCode::kInvalidArgument,
+               str_cat("\"", name,
+                       "\" is no method that works here: want mtp, suffix (ngram), auto "
+                       "or none",
+                       name == "dflash" ? "; dflash is not there yet" : "")};
+}
+
+std::string_view draft_method_name(DraftMethod method) {
+  return std::ranges::find(kMethods, method, &MethodName::method)->name;
+}
+
+// A guess of the MTP layer costs a pass of it, one of the suffix drafter only a row.
+int64_t default_draft_tokens(DraftMethod method) {
+  if (method == DraftMethod::kNone) return 0;
+  return method == DraftMethod::kSuffix ? 8 : 3;
+}
+
+Result<SpeculativeConfig> parse_speculative_config(const Json& json) {
+  SpeculativeConfig config;
+  TRY_ASSIGN(server::Fields fields, server::Fields::of(json, ""));
+  std::optional<std::string> method;
+  TRY(fields.read("method", method));
+  if (!method)
+    return Error{ErrorCode::kInvalidArgument,
+                 "method: is missing; want mtp, suffix (ngram) or auto"};
+  const Result<DraftMethod> known = draft_method(*method);
+  if (!known) return known.error().within("method");
+  config.draft.method = *known;
+  config.draft.tokens = default_draft_tokens(*known);
+  TRY(fields.read("num_speculative_tokens", config.draft.tokens, {.least = 0, .most = kMaxDrafts}));
+  TRY(fields.read("prompt_lookup_min", config.draft.shortest_match, {.least = 1}));
+  TRY(config.draft.validate());
+  for (const std::string& key : fields.unread())
+    config.warnings.push_back(str_cat("--speculative-config: ", key, " changes nothing here"));
+  return config;
+}
+
+}  // namespace pewter

@@ -1,0 +1,28 @@
+// --speculative-config: drafting as vLLM spells it, {"method": "mtp", "num_speculative_tokens": 3}.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/drafter.h"
+
+namespace pewter {
+
+struct SpeculativeConfig {
+  DraftOptions draft;
+  std::vector<std::string> warnings;  // keys that change nothing here
+};
+
+// mtp (or the older qwen3_5_mtp, qwen3_next_mtp), suffix (or ngram), auto, none. Error:
+// kInvalidArgument with the methods there are.
+Result<DraftMethod> draft_method(std::string_view name);
+std::string_view draft_method_name(DraftMethod method);
+// Tokens to draft where nobody said how many.
+int64_t default_draft_tokens(DraftMethod method);
+
+// Keys: method, num_speculative_tokens (0: off), prompt_lookup_min. Errors: kInvalidArgument naming
+// the key.
+Result<SpeculativeConfig> parse_speculative_config(const Json& json);
+
+}  // namespace pewter

@@ -1,0 +1,31 @@
+#include "engine/drafter.h"
+
+#include "engine/mtp_drafter.h"
+#include "engine/suffix_drafter.h"
+
+namespace pewter {
+namespace {
+
+Status in_range(const char* field, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               str_cat(field, ": ", value, " is outside [", least, ", ", most, "]")};
+}
+
+}  // namespace
+
+Status DraftOptions::validate() const {
+  TRY(in_range("num_speculative_tokens", tokens, 0, kMaxDrafts));
+  return in_range("prompt_lookup_min", shortest_match, 1, SuffixIndex::kLongestMatch);
+}
+
+Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, ModelRunner& runner,
+                                              Device& device, Ops& ops) {
+  if (!options.enabled()) return std::unique_ptr<Drafter>();
+  CHECK(options.method != DraftMethod::kAuto, "a method has to be chosen first");
+  if (options.method == DraftMethod::kMtp) return MtpDrafter::make(runner, device, ops);
+  return std::unique_ptr<Drafter>(
+      new SuffixDrafter(runner.options().max_sequences, options.shortest_match));
+}
+
+}  // namespace pewter

@@ -1,0 +1,62 @@
+// Drafter: guesses the tokens a sequence says next, for the target model to verify in one step. A
+// wrong guess costs time and never changes what is said. The engine calls it on its own thread.
+//
+// Read next: suffix_drafter.h (no weights), mtp_drafter.h (the checkpoint's own layer).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "engine/draft_figures.h"
+#include "engine/model_runner.h"
+
+namespace pewter {
+
+// A sequence right after a step whose accepted rows are committed and whose token is chosen.
+struct DraftSequence {
+  SequenceState* state = nullptr;
+  std::span<const int32_t> tokens;  // prompt and output; state holds all but the last
+  // The committed rows of that step: the state's last positions, in runner.hidden().
+  int64_t first_row = 0, rows = 0;
+  int64_t most = 0;                        // drafts that can be used
+  std::vector<int32_t>* drafts = nullptr;  // gets at most so many guesses appended
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  // A sequence of at most `positions` tokens has been opened in this slot. Error:
+  // kResourceExhausted.
+  virtual Status begin(const SequenceState& state, int64_t positions) = 0;
+  // A chunk of its prompt has been read: positions [begin, state.length), in runner.hidden().
+  virtual void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) = 0;
+  // Right after a step, before another one; read() of the same chunk comes first.
+  virtual void draft(std::span<const DraftSequence> sequences) = 0;
+};
+
+enum class DraftMethod : uint8_t {
+  kNone,
+  kAuto,    // the engine chooses: kMtp when the model has the layer, else kSuffix
+  kSuffix,  // what followed the same words before
+  kMtp,     // the checkpoint's multi-token-prediction layer
+};
+
+struct DraftOptions {
+  DraftMethod method = DraftMethod::kNone;
+  int64_t tokens = 0;          // drafted for a sequence in a step, at most kMaxDrafts; 0: none
+  int64_t shortest_match = 3;  // of kSuffix: tokens that must repeat before a guess is made
+  bool enabled() const { return method != DraftMethod::kNone && tokens > 0; }
+  // Rows a sequence has in a decode step.
+  int64_t decode_rows() const { return enabled() ? 1 + tokens : 1; }
+  // Error: kInvalidArgument naming the field as vLLM spells it, its value and its range.
+  Status validate() const;
+};
+
+// For valid options without kAuto; null when drafting is off. runner, device and ops outlive it.
+// Errors: kNotFound naming what the model lacks, kResourceExhausted.
+Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, ModelRunner& runner,
+                                              Device& device, Ops& ops);
+
+}  // namespace pewter

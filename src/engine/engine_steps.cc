@@ -1,0 +1,130 @@
+// The engine's steps: reading a prompt's chunk, decoding a row and its drafts for every sequence,
+// choosing tokens, and drafting for the next step.
+#include <algorithm>
+
+#include "engine/engine_job.h"
+
+namespace pewter {
+
+void Engine::prefill(const StepPlan& plan) {
+  Job& job = this->job(plan.prefill);
+  const std::span<const int32_t> prompt(job.request.prompt);
+  const bool whole = plan.end == job.completion.prompt_tokens;
+  runner_->prefill({.sequence = &job.sequence,
+                    .tokens = prompt.subspan(static_cast<size_t>(plan.begin),
+                                             static_cast<size_t>(plan.end - plan.begin)),
+                    .logits = whole ? LogitsWanted::kLast : LogitsWanted::kNone});
+  prompt_tokens_ += plan.end - plan.begin;
+  job.channel->progress(plan.end);
+  if (whole) {
+    step_jobs_.assign(1, &job);
+    publish(job, choose_tokens().front());
+  }
+  if (!drafter_ || job.ended) return;
+  drafter_->read(job.sequence, prompt, plan.begin);
+  if (!whole) return;
+  want_draft(job, plan.end - plan.begin - 1, 1);
+  draft();
+}
+
+void Engine::decode(const StepPlan& plan) {
+  step_jobs_.clear();
+  step_rows_.clear();
+  for (const int64_t id : plan.decode) {
+    Job& job = this->job(id);
+    step_jobs_.push_back(&job);
+    step_rows_.push_back(
+        {.sequence = &job.sequence, .tokens = job.next, .logits = LogitsWanted::kAll});
+  }
+  runner_->decode(step_rows_);
+
+  std::span<const StepSampler::Choice> choices = choose_tokens();
+  int64_t first_row = 0;
+  for (Job* job : step_jobs_) {
+    const auto drafted = static_cast<int64_t>(job->drafts().size());
+    const int64_t rows = agreed_rows(*job, choices);
+    runner_->accept(job->sequence, rows);
+    draft_figures_.add(drafted, rows - 1);
+    job->completion.drafts.add(drafted, rows - 1);
+    for (const StepSampler::Choice& choice : choices.first(static_cast<size_t>(rows)))
+      publish(*job, choice);
+    want_draft(*job, first_row, rows);
+    choices = choices.subspan(static_cast<size_t>(1 + drafted));
+    first_row += 1 + drafted;
+  }
+  draft();
+}
+
+std::span<const StepSampler::Choice> Engine::choose_tokens() {
+  sampled_rows_.clear();
+  for (const Job* job : step_jobs_)
+    sampled_rows_.push_back({.sampler = &*job->sampler, .drafts = job->drafts()});
+  return sampler_->sample(runner_->logits(), sampled_rows_);
+}
+
+int64_t Engine::agreed_rows(const Job& job, std::span<const StepSampler::Choice> choices) {
+  const std::span<const int32_t> drafts = job.drafts();
+  size_t row = 0;
+  while (row < drafts.size() && choices[row].token == drafts[row] &&
+         !ends_at(job, choices[row].token))
+    ++row;
+  return static_cast<int64_t>(row) + 1;
+}
+
+bool Engine::ends_at(const Job& job, int32_t token) {
+  const std::vector<int32_t>& stops = job.request.stop_ids;
+  return std::find(stops.begin(), stops.end(), token) != stops.end();
+}
+
+void Engine::publish(Job& job, const StepSampler::Choice& choice) {
+  if (choice.token < 0) {
+    job.completion.error = {ErrorCode::kInternal,
+                            "the model's logits are not finite, or every token is masked"};
+    return finish(job, FinishReason::kError);
+  }
+  job.next.assign(1, choice.token);
+  if (drafter_) job.text.push_back(choice.token);
+  job.sampler->push(choice.token);
+  job.completion.completion_tokens = job.sampler->generated();
+  ++completion_tokens_;
+  if (job.sampler->generated() == 1) {
+    job.completion.prefill_seconds = job.phase.seconds();
+    job.phase.restart();
+  }
+  const bool is_stop = ends_at(job, choice.token);
+  job.channel->push({.token = choice.token, .is_stop = is_stop, .logprob = choice.logprob},
+                    choice.top.first(static_cast<size_t>(job.request.top_logprobs)));
+  if (is_stop)
+    finish(job, FinishReason::kStop);
+  else if (job.sampler->generated() == job.max_tokens)
+    finish(job, FinishReason::kLength);
+}
+
+void Engine::want_draft(Job& job, int64_t first_row, int64_t rows) {
+  if (!drafter_ || job.ended) return;
+  // A step says one token more than its drafts, and no more than may be said.
+  const int64_t most =
+      std::min(options_.draft.tokens, job.max_tokens - job.sampler->generated() - 1);
+  draft_jobs_.push_back(&job);
+  draft_sequences_.push_back({.state = &job.sequence,
+                              .tokens = job.text,
+                              .first_row = first_row,
+                              .rows = rows,
+                              .most = most,
+                              .drafts = &job.next});
+}
+
+void Engine::draft() {
+  if (!draft_sequences_.empty()) drafter_->draft(draft_sequences_);
+  // After a stop nothing is said, and the row before it chooses the stop itself.
+  for (Job* job : draft_jobs_) {
+    std::vector<int32_t>& next = job->next;
+    next.erase(std::find_if(next.begin() + 1, next.end(),
+                            [job](int32_t token) { return ends_at(*job, token); }),
+               next.end());
+  }
+  draft_jobs_.clear();
+  draft_sequences_.clear();
+}
+
+}  // namespace pewter

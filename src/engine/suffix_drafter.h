@@ -1,0 +1,50 @@
+// SuffixDrafter: the longest suffix of a sequence that it has said before, and what came after it
+// then. No weights and no model pass; good where text is copied: code, quotations, agents.
+#pragma once
+
+#include <vector>
+
+#include "engine/drafter.h"
+
+namespace pewter {
+
+// Where each short run of tokens of one growing text ended before. Finding and extending take
+// constant time a token, the longest chain aside.
+class SuffixIndex {
+ public:
+  // Matches longer than this are not told apart.
+  static constexpr int64_t kLongestMatch = 64;
+  // Earlier places that are looked at, the latest first.
+  static constexpr int64_t kMostPlaces = 128;
+
+  // An empty text that may grow to `tokens`; matches are at least `shortest` long.
+  void begin(int64_t tokens, int64_t shortest);
+
+  // `text` is the same one as before, with more behind it. Appends at most `most` guesses of what
+  // follows it, and no more than the match is long; nothing without a match.
+  void draft(std::span<const int32_t> text, int64_t most, std::vector<int32_t>& drafts);
+
+ private:
+  size_t bucket(std::span<const int32_t> text, int64_t end) const;
+  void extend(std::span<const int32_t> text);
+
+  int64_t shortest_ = 1, indexed_ = 0;  // places [0, indexed_) are in the chains
+  std::vector<int32_t> latest_;         // of each bucket, the last place; -1: none
+  std::vector<int32_t> previous_;       // of each place, the one before it in its bucket
+};
+
+class SuffixDrafter final : public Drafter {
+ public:
+  SuffixDrafter(int64_t slots, int64_t shortest_match)
+      : shortest_match_(shortest_match), indices_(static_cast<size_t>(slots)) {}
+
+  Status begin(const SequenceState& state, int64_t positions) override;
+  void read(SequenceState&, std::span<const int32_t>, int64_t) override {}
+  void draft(std::span<const DraftSequence> sequences) override;
+
+ private:
+  int64_t shortest_match_;
+  std::vector<SuffixIndex> indices_;  // by slot
+};
+
+}  // namespace pewter

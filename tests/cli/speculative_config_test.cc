@@ -1,0 +1,100 @@
+// --speculative-config and its plain flags: what they mean, and what is wrong with them.
+#include "cli/speculative_config.h"
+
+#include <gmock/gmock.h>
+
+#include "cli/shared_flags.h"
+
+namespace pewter::cli_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+Result<SpeculativeConfig> parse(const char* json) {
+  return parse_speculative_config(Json::parse(json).value());
+}
+
+ModelFlags flags(const char* config) {
+  ModelFlags flags;
+  flags.speculative_config = config;
+  return flags;
+}
+
+std::string error_of(const ModelFlags& flags) {
+  const Status status = flags.check();
+  return status ? "" : status.error().message;
+}
+
+TEST(SpeculativeConfig, ReadsVllmsSpelling) {
+  const SpeculativeConfig config =
+      parse(R"({"method":"mtp","num_speculative_tokens":2,"attention_backend":"x"})").value();
+  EXPECT_EQ(config.draft.method, DraftMethod::kMtp);
+  EXPECT_EQ(config.draft.tokens, 2);
+  EXPECT_THAT(config.warnings,
+              ElementsAre("--speculative-config: attention_backend changes nothing here"));
+  for (const char* name : {"qwen3_5_mtp", "qwen3_next_mtp"})
+    EXPECT_EQ(draft_method(name).value(), DraftMethod::kMtp);
+  const DraftOptions ngram = parse(R"({"method":"ngram","prompt_lookup_min":2})").value().draft;
+  EXPECT_EQ(ngram.method, DraftMethod::kSuffix);
+  EXPECT_EQ(ngram.shortest_match, 2);
+  EXPECT_EQ(ngram.tokens, default_draft_tokens(DraftMethod::kSuffix));
+  EXPECT_FALSE(parse(R"({"method":"mtp","num_speculative_tokens":0})").value().draft.enabled());
+  EXPECT_FALSE(parse(R"({"method":"none"})").value().draft.enabled());
+  EXPECT_EQ(draft_method_name(DraftMethod::kSuffix), "suffix");
+}
+
+TEST(SpeculativeConfig, ErrorsNameTheKey) {
+  const auto refused = [](const char* json, const char* what) {
+    const auto config = parse(json);
+    ASSERT_FALSE(config) << json;
+    EXPECT_EQ(config.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(config.error().message, HasSubstr(what));
+  };
+  refused(R"({})", "method: is missing");
+  refused(R"({"method":3})", "method");
+  refused(R"({"method":"eagle"})", "method: \"eagle\" is no method that works here: want mtp");
+  refused(R"({"method":"dflash"})", "dflash is not there yet");
+  refused(R"({"method":"mtp","num_speculative_tokens":16})", "num_speculative_tokens: 16");
+  refused(R"({"method":"mtp","num_speculative_tokens":-1})", "num_speculative_tokens: -1");
+  refused(R"({"method":"mtp","num_speculative_tokens":"3"})", "num_speculative_tokens");
+  refused(R"({"method":"suffix","prompt_lookup_min":0})", "prompt_lookup_min: 0");
+  refused(R"({"method":"suffix","prompt_lookup_min":65})", "prompt_lookup_min: 65");
+}
+
+TEST(SpeculativeConfig, BrokenJsonIsExplained) {
+  EXPECT_THAT(error_of(flags("{“method”: “mtp”}")),
+              HasSubstr("--speculative-config: not a JSON object; it has typographic quotes"));
+  EXPECT_THAT(error_of(flags(R"({"method":)")), HasSubstr("it has no end"));
+  EXPECT_THAT(error_of(flags("[1]")), HasSubstr("--speculative-config: not a JSON object"));
+  EXPECT_THAT(error_of(flags("[1]")), Not(HasSubstr("no end")));
+  EXPECT_THAT(error_of(flags(R"({"method":"x"})")), HasSubstr("--speculative-config: method"));
+}
+
+TEST(SpeculativeConfig, PlainFlagsSayTheSame) {
+  ModelFlags plain;
+  EXPECT_FALSE(plain.model_options().draft.enabled());
+  EXPECT_EQ(plain.model_options().mtp(), MtpUse::kSkip);
+  plain.speculate = "mtp";
+  EXPECT_EQ(plain.model_options().draft.tokens, 3);
+  EXPECT_EQ(plain.model_options().mtp(), MtpUse::kRequired);
+  plain.draft_tokens = 5;
+  EXPECT_EQ(plain.model_options().draft.tokens, 5);
+  EXPECT_EQ(plain.model_options().memory_options(true).runner.decode_rows, 6);
+  EXPECT_EQ(error_of(plain), "");
+  plain.draft_tokens = 16;
+  EXPECT_THAT(error_of(plain), HasSubstr("--draft-tokens: 16 is outside [1, 15]"));
+  plain.draft_tokens = 5;
+  plain.speculate = "auto";
+  EXPECT_EQ(plain.model_options().mtp(), MtpUse::kWhenPresent);
+  plain.speculate = "fast";
+  EXPECT_THAT(error_of(plain), HasSubstr("--speculate: \"fast\""));
+  plain.speculate.reset();
+  EXPECT_THAT(error_of(plain), HasSubstr("--draft-tokens: needs --speculate"));
+  plain.speculative_config = R"({"method":"mtp"})";
+  EXPECT_THAT(error_of(plain), HasSubstr("excludes --draft-tokens"));
+}
+
+}  // namespace
+}  // namespace pewter::cli_test

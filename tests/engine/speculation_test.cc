@@ -1,0 +1,228 @@
+// Drafting: whatever is guessed, and however much of it is right, every request says what it says
+// without, to the last bit of its log-probabilities.
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "base/rng.h"
+#include "support/crowd.h"
+
+namespace pewter {
+namespace {
+
+using test::CrowdRig;
+using test::Output;
+using test::read_all;
+using testing::HasSubstr;
+
+constexpr RunnerOptions kRunner{.chunk_rows = 64, .max_sequences = 4, .cache_tokens = 1024};
+
+// Knows what each request will say, and guesses a random number of its tokens right, then wrong
+// ones.
+class Oracle final : public Drafter {
+ public:
+  explicit Oracle(std::vector<std::vector<int32_t>> texts) : texts_(std::move(texts)) {}
+  Status begin(const SequenceState&, int64_t) override { return {}; }
+  void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) override {
+    EXPECT_LT(begin, state.length);
+    EXPECT_LE(state.length, std::ssize(prompt));
+  }
+  void draft(std::span<const DraftSequence> sequences) override {
+    for (const DraftSequence& sequence : sequences) {
+      const std::span<const int32_t> tokens = sequence.tokens;
+      EXPECT_EQ(sequence.state->length + 1, std::ssize(tokens));
+      EXPECT_LE(sequence.rows, sequence.state->length);
+      const auto text = std::find_if(texts_.begin(), texts_.end(), [&](const auto& t) {
+        return t.size() >= tokens.size() && std::equal(tokens.begin(), tokens.end(), t.begin());
+      });
+      ASSERT_NE(text, texts_.end()) << "a text nobody says without drafts";
+      const uint64_t right = rng_.below(8);
+      for (int64_t i = 0; i < sequence.most; ++i) {
+        const size_t at = tokens.size() + static_cast<size_t>(i);
+        const bool known = at < text->size() && static_cast<uint64_t>(i) < right;
+        sequence.drafts->push_back(known ? (*text)[at] : static_cast<int32_t>(rng_.below(320)));
+      }
+    }
+  }
+
+ private:
+  std::vector<std::vector<int32_t>> texts_;
+  Rng rng_{3};
+};
+
+class Speculation : public test::RigTest {
+ protected:
+  // What the crowd asks for and more: every option that bears on a row.
+  std::vector<Request> requests(int count, uint64_t seed) const {
+    std::vector<Request> requests = test::crowd(GetParam(), count, seed);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Request& request = requests[i];
+      if (i % 3 == 1) request.min_tokens = request.max_tokens / 2;
+      if (i % 4 == 2) request.sampling.presence_penalty = 0.7f;
+      if (i % 4 == 3) request.sampling.frequency_penalty = 0.4f;
+      if (i % 5 == 1) request.sampling.logit_bias = {{5, 3.0f}, {9, -100.0f}};
+      if (i % 5 == 2) request.ignore_stop = true;
+      if (i % 2 == 0) request.top_logprobs = 3;
+      if (i % 6 == 5) request.max_tokens = 100000;  // to the context's end
+    }
+    return requests;
+  }
+  std::vector<Output> plainly(const std::vector<Request>& requests) const {
+    CrowdRig rig(GetParam(), options());
+    std::vector<Output> outputs;
+    for (const Request& request : requests) outputs.push_back(rig.run(request));
+    return outputs;
+  }
+  static EngineOptions options() { return {.runner = kRunner, .max_context = 200}; }
+
+  static void expect_same(const Output& ours, const Output& plain, size_t i) {
+    EXPECT_EQ(ours.tokens, plain.tokens) << i;
+    EXPECT_EQ(ours.logprobs, plain.logprobs) << i;
+    EXPECT_EQ(ours.completion.reason, plain.completion.reason) << i;
+    EXPECT_EQ(ours.completion.completion_tokens, plain.completion.completion_tokens) << i;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Backends, Speculation, testing::ValuesIn(test::small_rig_cases()),
+                         test::kRigName);
+
+TEST_P(Speculation, AnyNumberOfRightGuessesChangesNothing) {
+  const std::vector<Request> requests = this->requests(16, 5);
+  const std::vector<Output> plain = plainly(requests);
+  std::vector<std::vector<int32_t>> texts;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    texts.push_back(requests[i].prompt);
+    texts.back().insert(texts.back().end(), plain[i].tokens.begin(), plain[i].tokens.end());
+  }
+  for (const int64_t tokens : {1, 3, 15}) {
+    EngineOptions drafting = options();
+    drafting.draft = {.method = DraftMethod::kSuffix, .tokens = tokens};
+    drafting.drafter = std::make_shared<Oracle>(texts);
+    CrowdRig rig(GetParam(), drafting);
+    std::vector<TokenStream> streams;
+    for (const Request& request : requests) streams.push_back(rig.engine->submit(request).value());
+    DraftFigures total;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Output output = read_all(streams[i]);
+      expect_same(output, plain[i], i);
+      const DraftFigures& figures = output.completion.drafts;
+      EXPECT_LT(figures.accepted_tokens, output.completion.completion_tokens);
+      total.drafts += figures.drafts;
+      total.draft_tokens += figures.draft_tokens;
+      total.accepted_tokens += figures.accepted_tokens;
+      for (size_t at = 0; at < kMaxDrafts; ++at) total.accepted_at[at] += figures.accepted_at[at];
+    }
+    EXPECT_GT(total.accepted_tokens, 0);
+    EXPECT_LT(total.accepted_tokens, total.draft_tokens);
+    EXPECT_GT(total.mean_acceptance_length(), 1.4);
+    EXPECT_TRUE(test::becomes_idle(*rig.engine));
+    EXPECT_EQ(rig.engine->status().drafts, total);
+    EXPECT_TRUE(rig.returned_everything());
+  }
+}
+
+// The model's own drafters, beside neighbours that are cancelled at any moment.
+TEST_P(Speculation, DraftersChangeNothing) {
+  std::vector<Request> requests = this->requests(12, 6);
+  for (Request& request : requests)  // something to find again
+    if (request.prompt.size() > 20)
+      std::copy_n(request.prompt.begin(), 10, request.prompt.end() - 10);
+  const std::vector<Output> plain = plainly(requests);
+  const DraftOptions ways[] = {
+      {.method = DraftMethod::kSuffix, .tokens = 4, .shortest_match = 1},
+      {.method = DraftMethod::kMtp, .tokens = 1},
+      {.method = DraftMethod::kMtp, .tokens = 5},
+  };
+  for (const DraftOptions& way : ways) {
+    EngineOptions drafting = options();
+    drafting.draft = way;
+    CrowdRig rig(GetParam(), drafting);
+    std::vector<TokenStream> streams;
+    for (const Request& request : requests) {
+      TokenStream leaves = rig.engine->submit(request).value();
+      streams.push_back(rig.engine->submit(request).value());
+    }
+    int64_t drafts = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Output output = read_all(streams[i]);
+      expect_same(output, plain[i], i);
+      drafts += output.completion.drafts.drafts;
+    }
+    EXPECT_GT(drafts, 0);
+    EXPECT_TRUE(test::becomes_idle(*rig.engine));
+    EXPECT_TRUE(rig.returned_everything());
+  }
+}
+
+// What was guessed wrong is not seen again: a sequence is drafted for as one that never guessed.
+TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
+  const auto rig = test::TestRig::make(GetParam(), {.chunk_rows = 64, .decode_rows = 6});
+  ModelRunner& runner = *rig->runner;
+  const auto drafter = make_drafter({.method = DraftMethod::kMtp, .tokens = 5}, runner,
+                                    *rig->backend.device, *rig->backend.ops)
+                           .value();
+  const std::vector<int32_t> text = tokens(40, 21);
+  // Two of `rows` are right in every step; logits of the last draft, which is one token.
+  const auto last_logits = [&](int64_t most, const std::vector<int32_t>& wrong) {
+    const std::span<const int32_t> right(text);
+    SequenceState state = rig->open(64);
+    rig->prefill(state, right.first(29));
+    drafter->read(state, right.first(29), 0);
+    DraftSequence sequence{.state = &state, .first_row = 28, .rows = 1};
+    for (size_t known = 30; known < 38; known += 2) {
+      sequence.tokens = right.first(known);
+      sequence.most = known == 36 ? 1 : most;
+      std::vector<int32_t> drafts;
+      drafts.reserve(6);
+      sequence.drafts = &drafts;
+      drafter->draft(std::span(&sequence, 1));
+      EXPECT_EQ(std::ssize(drafts), sequence.most);
+      if (known == 36) break;
+      std::vector<int32_t> rows(text.begin() + static_cast<int64_t>(known) - 1,
+                                text.begin() + static_cast<int64_t>(known) + 1);
+      rows.insert(rows.end(), wrong.begin(), wrong.end());
+      rig->decode(state, rows);
+      runner.accept(state, 2);
+      sequence.first_row = 0;
+      sequence.rows = 2;
+    }
+    runner.close(state);
+    return rig->logits();
+  };
+  const test::Rows clean = last_logits(1, {});
+  ASSERT_EQ(clean.size(), 1u);
+  EXPECT_EQ(last_logits(5, {3, 1, 4, 1}), clean);
+}
+
+TEST_P(Speculation, MtpNeedsItsLayer) {
+  CrowdRig rig(GetParam(), options());
+  rig.model.weights.mtp.reset();
+  EngineOptions drafting = options();
+  drafting.draft = {.method = DraftMethod::kMtp, .tokens = 2};
+  const auto refused = Engine::make(rig.model, *rig.backend.device, *rig.backend.ops, drafting);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(refused.error().message, HasSubstr("mtp.fc"));
+  drafting.draft.method = DraftMethod::kAuto;
+  EXPECT_TRUE(Engine::make(rig.model, *rig.backend.device, *rig.backend.ops, drafting));
+}
+
+TEST_P(Speculation, BadOptionsAreNamed) {
+  CrowdRig rig(GetParam(), options());
+  const auto refused = [&](const DraftOptions& draft, const char* why) {
+    EngineOptions bad = options();
+    bad.draft = draft;
+    const auto engine = Engine::make(rig.model, *rig.backend.device, *rig.backend.ops, bad);
+    ASSERT_FALSE(engine) << why;
+    EXPECT_EQ(engine.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(engine.error().message, HasSubstr(why));
+  };
+  refused({.method = DraftMethod::kSuffix, .tokens = 16}, "num_speculative_tokens: 16");
+  refused({.method = DraftMethod::kSuffix, .tokens = 2, .shortest_match = 0},
+          "prompt_lookup_min: 0");
+  refused({.method = DraftMethod::kSuffix, .tokens = 2, .shortest_match = 65},
+          "prompt_lookup_min: 65");
+}
+
+}  // namespace
+}  // namespace pewter

@@ -1,0 +1,234 @@
+// Drafting on the trained demo model: its MTP layer guesses as often right as the independent
+// implementation's, and no way of drafting changes what is said.
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "engine/mtp_drafter.h"
+#include "golden_model.h"
+
+namespace pewter {
+namespace {
+
+struct Prompt {
+  std::string family;
+  std::vector<int32_t> ids, answer;  // answer: the reference's greedy one
+};
+
+std::vector<int32_t> ids_of(const Json& array) {
+  std::vector<int32_t> ids;
+  for (const Json& id : array.as_array()) ids.push_back(static_cast<int32_t>(id.as_integer()));
+  return ids;
+}
+
+std::vector<Prompt> prompts(const std::string& format) {
+  const Json file = Json::parse(read_file(golden_data("demo/answers.json")).value()).value();
+  std::vector<Prompt> prompts;
+  for (const Json& prompt : file.find("prompts")->as_array())
+    prompts.push_back({.family = prompt.find("family")->as_string(),
+                       .ids = ids_of(*prompt.find("prompt_ids")),
+                       .answer = ids_of(*prompt.find("answers")->find(format))});
+  return prompts;
+}
+
+// Acceptance ------------------------------------------------------------------------------------
+
+struct Checkpoint {
+  std::string format, device;
+};
+std::vector<Checkpoint> checkpoints() {
+  std::vector<Checkpoint> all;
+  for (const std::string& device : golden_devices({"cpu"}))
+    for (const char* format : {"bf16", "hybrid"}) all.push_back({format, device});
+  return all;
+}
+
+class DemoAcceptance : public testing::TestWithParam<Checkpoint> {};
+INSTANTIATE_TEST_SUITE_P(Formats, DemoAcceptance, testing::ValuesIn(checkpoints()),
+                         [](const auto& tested) {
+                           return tested.param.format + "_" + tested.param.device;
+                         });
+
+// Steps in which a model that says exactly `prompt.answer` says it with drafts of n tokens.
+int64_t steps_of(LoadedGolden& loaded, Drafter& drafter, const Prompt& prompt, int64_t n) {
+  ModelRunner& runner = *loaded.runner;
+  std::vector<int32_t> text = prompt.ids;
+  text.insert(text.end(), prompt.answer.begin(), prompt.answer.end());
+  const std::span<const int32_t> all(text);
+  const int64_t total = std::ssize(text), read = std::ssize(prompt.ids);
+  SequenceState state = runner.open(total + n + 1).value();
+  for (int64_t begin = 0; begin < read; begin += runner.options().chunk_rows) {
+    const int64_t rows = std::min(runner.options().chunk_rows, read - begin);
+    runner.prefill({.sequence = &state,
+                    .tokens = all.subspan(static_cast<size_t>(begin), static_cast<size_t>(rows))});
+    drafter.read(state, all.first(static_cast<size_t>(read)), begin);
+  }
+  // The first token of the answer comes from the prompt.
+  int64_t known = read + 1, steps = 0;
+  DraftSequence sequence{
+      .state = &state, .first_row = (read - 1) % runner.options().chunk_rows, .rows = 1, .most = n};
+  while (known < total) {
+    std::vector<int32_t> drafts;
+    drafts.reserve(static_cast<size_t>(n));
+    sequence.tokens = all.first(static_cast<size_t>(known));
+    sequence.drafts = &drafts;
+    drafter.draft(std::span(&sequence, 1));
+    int64_t right = 0;
+    while (right < std::ssize(drafts) && known + right < total &&
+           drafts[static_cast<size_t>(right)] == text[static_cast<size_t>(known + right)])
+      ++right;
+    const int64_t step = std::min(right + 1, total - known);
+    const SequenceRows rows{
+        .sequence = &state,
+        .tokens = all.subspan(static_cast<size_t>(known - 1), static_cast<size_t>(step))};
+    runner.decode(std::span(&rows, 1));
+    runner.accept(state, step);
+    known += step;
+    ++steps;
+    sequence.first_row = 0;
+    sequence.rows = step;
+  }
+  runner.close(state);
+  return steps;
+}
+
+TEST_P(DemoAcceptance, MtpIsAsOftenRightAsTheReference) {
+  const auto& [format, device] = GetParam();
+  if (const std::string why = why_unusable(device); !why.empty()) GTEST_SKIP() << why;
+  const bool bundled = format == "hybrid";
+  const std::string directory = bundled ? bundled_demo() : shared_folder("models/demo-" + format);
+  const std::string file = bundled ? golden_data("demo/acceptance-hybrid.json")
+                                   : shared_folder("goldens/demo/acceptance-" + format + ".json");
+  if (directory.empty() || file.empty()) GTEST_SKIP() << "no shared material (set PEWTER_SHARED)";
+  const Json golden = Json::parse(read_file(file).value()).value();
+  const auto loaded =
+      load_golden(directory, device, {.chunk_rows = 512, .decode_rows = 4, .cache_tokens = 2048});
+  const std::unique_ptr<Drafter> drafter =
+      MtpDrafter::make(*loaded->runner, *loaded->backend.device, *loaded->backend.ops).value();
+  for (const int64_t n : {1, 2, 3}) {
+    std::map<std::string, int64_t> steps;
+    for (const Prompt& prompt : prompts(format))
+      if (std::ssize(prompt.ids) + std::ssize(prompt.answer) <= 900)  // as the recipe counts
+        steps[prompt.family] += steps_of(*loaded, *drafter, prompt, n);
+    int64_t ours = 0, theirs = 0;
+    for (const auto& [family, counted] : golden.as_object()) {
+      const int64_t expected = counted.find(str_cat("mtp", n))->find("steps")->as_integer();
+      EXPECT_LE(std::abs(static_cast<double>(steps[family] - expected)),
+                std::max(2.0, 0.03 * static_cast<double>(expected)))
+          << family << " with " << n << ": " << steps[family] << " steps, want " << expected;
+      ours += steps[family];
+      theirs += expected;
+    }
+    std::printf("%s on %s, mtp%ld: %ld steps (reference %ld)\n", format.c_str(), device.c_str(),
+                static_cast<long>(n), static_cast<long>(ours), static_cast<long>(theirs));
+    EXPECT_LE(std::abs(static_cast<double>(ours - theirs)), 0.02 * static_cast<double>(theirs));
+  }
+}
+
+// Identity --------------------------------------------------------------------------------------
+
+struct Output {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
+  DraftFigures drafts;
+};
+
+class DemoDrafts : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_unusable(GetParam()); !why.empty()) GTEST_SKIP() << why;
+    loaded_ = load_golden(bundled_demo(), GetParam(), {.chunk_rows = 64, .cache_tokens = 64});
+    uint64_t index = 0;
+    for (const Prompt& prompt : prompts("hybrid")) {
+      Request request{.prompt = prompt.ids, .max_tokens = 64, .stop_ids = {prompt.answer.back()}};
+      if (prompt.answer.size() == 96) request.stop_ids.clear();  // cut, not ended
+      request.sampling.temperature = 0;
+      requests_.push_back(request);
+      if (index % 3 == 0) {  // and sampled
+        request.sampling = {.temperature = 0.8f, .top_k = 50, .top_p = 0.95f, .seed = index};
+        if (index % 2 == 0) request.sampling.presence_penalty = 0.5f;
+        requests_.push_back(request);
+      }
+      ++index;
+    }
+  }
+
+  // All requests, in an order that the seed decides; half of them joined by one that leaves early.
+  std::vector<Output> run(const DraftOptions& draft, int64_t together, uint64_t seed) const {
+    const auto engine =
+        Engine::make(loaded_->model, *loaded_->backend.device, *loaded_->backend.ops,
+                     {.runner = {.chunk_rows = 512,
+                                 .max_sequences = together,
+                                 .cache_tokens = 1536 * together},
+                      .draft = draft})
+            .value();
+    Rng rng(seed);
+    std::vector<size_t> order(requests_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (size_t i = order.size(); together > 1 && i > 1; --i)
+      std::swap(order[i - 1], order[rng.below(i)]);
+    std::vector<std::pair<size_t, TokenStream>> streams;
+    std::vector<TokenStream> leaving;
+    std::vector<Output> outputs(requests_.size());
+    const auto read_first = [&] {
+      Output& output = outputs[streams.front().first];
+      StreamNews news;
+      while (!news.end) {
+        streams.front().second.wait(news);
+        for (const StreamToken& token : news.tokens) {
+          output.tokens.push_back(token.token);
+          output.logprobs.push_back(token.logprob);
+        }
+        if (leaving.size() > 2) leaving.erase(leaving.begin());  // cancels it
+      }
+      output.drafts = news.end->drafts;
+      streams.erase(streams.begin());
+    };
+    for (const size_t i : order) {
+      if (together > 1 && rng.below(2) == 0)
+        leaving.push_back(engine->submit(requests_[rng.below(requests_.size())]).value());
+      streams.emplace_back(i, engine->submit(requests_[i]).value());
+      if (std::ssize(streams) >= together) read_first();
+    }
+    while (!streams.empty()) read_first();
+    return outputs;
+  }
+
+  std::unique_ptr<LoadedGolden> loaded_;
+  std::vector<Request> requests_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DemoDrafts, testing::ValuesIn(golden_devices({"cpu"})));
+
+TEST_P(DemoDrafts, NeverChangeWhatIsSaid) {
+  const std::vector<Output> plain = run({}, 1, 0);
+  std::vector<DraftOptions> ways = {{}, {.method = DraftMethod::kSuffix, .tokens = 8}};
+  for (const int64_t tokens : {1, 2, 3, 4})
+    ways.push_back({.method = DraftMethod::kMtp, .tokens = tokens});
+  for (const DraftOptions& way : ways)
+    for (const int64_t together : {1, 8}) {
+      if (!way.enabled() && together == 1) continue;
+      const std::vector<Output> ours = run(way, together, 7 + static_cast<uint64_t>(way.tokens));
+      const std::string name = str_cat(way.method == DraftMethod::kMtp ? "mtp" : "suffix",
+                                       way.tokens, ", ", together, " together");
+      DraftFigures total;
+      for (size_t i = 0; i < ours.size(); ++i) {
+        ASSERT_EQ(ours[i].tokens, plain[i].tokens) << name << ", request " << i;
+        ASSERT_EQ(ours[i].logprobs, plain[i].logprobs) << name << ", request " << i;
+        total.drafts += ours[i].drafts.drafts;
+        total.draft_tokens += ours[i].drafts.draft_tokens;
+        total.accepted_tokens += ours[i].drafts.accepted_tokens;
+      }
+      if (!way.enabled()) continue;
+      std::printf("%s: %ld drafts, mean acceptance length %.2f, %.0f %% of draft tokens\n",
+                  name.c_str(), static_cast<long>(total.drafts), total.mean_acceptance_length(),
+                  100 * total.acceptance_rate());
+      EXPECT_GT(total.mean_acceptance_length(), 1.5) << name;
+    }
+}
+
+}  // namespace
+}  // namespace pewter
