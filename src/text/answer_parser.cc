@@ -14,6 +14,7 @@ void AnswerParser::finish(Ending ending, std::string& content, std::vector<ToolC
   if (is_done()) return pending_.clear();
   if (in_call_) {
     // A call that was cut off; what is undecided of it is no part of its arguments yet.
+    if (calls_.is_unfinished()) calls_.cut(calls);
     pending_.clear();
     return;
   }

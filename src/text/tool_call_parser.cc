@@ -9,6 +9,7 @@ namespace {
 
 // How often a message may go back to an earlier end of a value; each time the rest is read again.
 constexpr int kMostRetreats = 16;
+constexpr std::string_view kParameterTag = "<parameter=", kParameterEnd = "</parameter>";
 
 std::string quoted(std::string_view text) {
   std::string out;
@@ -25,7 +26,10 @@ TagKind ToolCallParser::judge(std::string_view text, size_t at, bool must_be_dec
     return tag.kind == TagKind::kUnsure ? TagKind::kUnsure : TagKind::kOther;
   const bool declared = tools_->declares(tag.name);
   if (must_be_declared && !declared) return TagKind::kOther;
-  switch (tag_behind_blanks(text, tag.end, ending).kind) {
+  const Tag next = tag_behind_blanks(text, tag.end, ending);
+  // A parameter's tag need not be whole: the call is told as early as it is certain.
+  if (text.substr(next.begin).starts_with(kParameterTag)) return TagKind::kFunction;
+  switch (next.kind) {
     case TagKind::kUnsure:
       return TagKind::kUnsure;
     case TagKind::kParameter:
@@ -44,7 +48,8 @@ void ToolCallParser::open(std::string& text, std::vector<ToolCallDelta>& out) {
   function_ = tag.name;
   text.erase(0, tag.end);
   seen_.clear();
-  out.push_back({.index = begun_++, .begins = true, .name = function_, .arguments = "{"});
+  out.push_back({.index = begun_++, .begins = true, .name = function_, .arguments = {}});
+  is_braced_ = false;
   state_ = State::kParameters;
 }
 
@@ -60,6 +65,7 @@ void ToolCallParser::add_unfinished(std::string_view name, std::string_view argu
                  .begins = true,
                  .name = std::string(name),
                  .arguments = std::string(arguments)});
+  is_braced_ = true;
 }
 
 ToolCallParser::Step ToolCallParser::step(std::string& text, Ending ending,
@@ -203,8 +209,7 @@ ToolCallParser::Step ToolCallParser::inside_value(std::string& text, Ending endi
     // A <function=…> in the value had no end of its own: the first place that could end the value
     // does.
     ++retreats_;
-    constexpr std::string_view kTag = "</parameter>";
-    close_value(text, {*retreat_, *retreat_ + kTag.size()}, out);
+    close_value(text, {*retreat_, *retreat_ + kParameterEnd.size()}, out);
     return Step::kAgain;
   }
   // A newline may turn out to be the one before the end's tag.
@@ -246,8 +251,11 @@ void ToolCallParser::close_call(std::vector<ToolCallDelta>& out) {
   ++completed_;
 }
 
-void ToolCallParser::append(std::string_view arguments, std::vector<ToolCallDelta>& out) const {
+void ToolCallParser::append(std::string_view arguments, std::vector<ToolCallDelta>& out) {
+  if (arguments.empty() && is_braced_) return;
   if (out.empty() || out.back().index != begun_ - 1) out.push_back({.index = begun_ - 1});
+  if (!is_braced_) out.back().arguments += '{';
+  is_braced_ = true;
   out.back().arguments += arguments;
 }
 

@@ -47,6 +47,9 @@ class ToolCallParser {
                       std::vector<ToolCallDelta>& out);
 
   enum class Step : uint8_t { kAgain, kNeedMore, kLeft };
+  // At the end, for a call that was cut off: its arguments begin, if they have not, so that no
+  // client takes them for none.
+  void cut(std::vector<ToolCallDelta>& out) { append({}, out); }
   // kLeft: the block is over, and the text goes on behind it.
   Step step(std::string& text, Ending ending, std::vector<ToolCallDelta>& out);
   // Goes on behind a call in a block: the state after a whole call was added.
@@ -73,13 +76,14 @@ class ToolCallParser {
   void emit_value(std::string& text, size_t size, std::vector<ToolCallDelta>& out);
   void close_value(std::string& text, Close close, std::vector<ToolCallDelta>& out);
   void close_call(std::vector<ToolCallDelta>& out);
-  void append(std::string_view arguments, std::vector<ToolCallDelta>& out) const;
+  void append(std::string_view arguments, std::vector<ToolCallDelta>& out);
 
   std::shared_ptr<const ToolSchemas> tools_;
   State state_ = State::kBlock;
   int64_t begun_ = 0, completed_ = 0;
   std::string function_;
   std::vector<std::string> seen_;  // parameters of this call
+  bool is_braced_ = false;         // its arguments have begun
 
   // Of the value that is open:
   TypeSet types_;
