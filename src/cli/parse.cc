@@ -45,7 +45,7 @@ class ParseCommand final : public Command {
  private:
   Result<OutputParserOptions> options() const;
   std::string whole(OutputParser& parser, const std::string& text) const;
-  std::string deltas(OutputParser& parser, const std::string& text) const;
+  std::string deltas(OutputParser& parser, const std::string& text, int64_t chunk) const;
   Ending ending() const { return end_ == "length" ? Ending::kLength : Ending::kStop; }
 
   std::optional<std::string> tools_file_, tool_choice_;
@@ -90,7 +90,8 @@ std::string ParseCommand::whole(OutputParser& parser, const std::string& text) c
 }
 
 // {"delta": {…}} a line, the last with finish_reason. What a piece leaves open has no line.
-std::string ParseCommand::deltas(OutputParser& parser, const std::string& text) const {
+std::string ParseCommand::deltas(OutputParser& parser, const std::string& text,
+                                 int64_t chunk) const {
   server::ChatMessage message;
   std::string out;
   const auto say = [&](const OutputDelta& delta) {
@@ -103,7 +104,7 @@ std::string ParseCommand::deltas(OutputParser& parser, const std::string& text) 
   };
   for (std::string_view rest = text; !rest.empty();) {
     size_t size = 0;
-    for (int64_t n = 0; n < *chunk_ && size < rest.size(); ++n)
+    for (int64_t n = 0; n < chunk && size < rest.size(); ++n)
       size += static_cast<size_t>(utf8_next(rest.substr(size)).length);
     say(parser.push(rest.substr(0, size)));
     rest.remove_prefix(size);
@@ -118,7 +119,7 @@ Result<int> ParseCommand::run() {
   // What the server sees has been through a detokenizer.
   const std::string text = replace_invalid_utf8(read_standard_input());
   OutputParser parser(parser_options);
-  if (!write_text(STDOUT_FILENO, chunk_ ? deltas(parser, text) : whole(parser, text)))
+  if (!write_text(STDOUT_FILENO, chunk_ ? deltas(parser, text, *chunk_) : whole(parser, text)))
     return Error{ErrorCode::kUnavailable, "standard output does not take the message"};
   return kExitOk;
 }

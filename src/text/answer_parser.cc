@@ -113,11 +113,11 @@ TagKind AnswerParser::json_at(size_t at, Ending ending) {
 
 void AnswerParser::enter_call(size_t at, std::vector<ToolCallDelta>& calls) {
   if (object_at_ != std::string::npos) {
-    const JsonCall call =
-        *parse_json_call(std::string_view(pending_).substr(object_at_, object_.size()));
+    const auto call =
+        parse_json_call(std::string_view(pending_).substr(object_at_, object_.size()));
     drop(object_at_ + object_.size());
     object_at_ = std::string::npos;
-    calls_.add(call.name, call.arguments, calls);
+    if (call) calls_.add(call->name, call->arguments, calls);  // json_at has seen that it is one
     calls_.enter_block();
   } else {
     drop(pending_.find("<function=", at));
