@@ -114,8 +114,7 @@ TEST_F(Tools, ComeBackAsMessages) {
     const Json one = choice("", false, str_cat(",", call, ",", result));
     EXPECT_EQ(one.find("finish_reason")->as_string(), "stop");
     EXPECT_EQ(one.find("message")->find("tool_calls"), nullptr);
-    EXPECT_THAT(one.find("message")->find("content")->as_string(),
-                HasSubstr("with 21 degrees"));
+    EXPECT_THAT(one.find("message")->find("content")->as_string(), HasSubstr("with 21 degrees"));
   }
 }
 
