@@ -13,6 +13,10 @@ std::span<const CommandEntry> commands() {
                    &make_inspect_command},
       CommandEntry{"bench", "Measure how fast a model runs, beside what the machine allows",
                    &make_bench_command},
+      CommandEntry{"render", "Show the prompt that a chat request becomes, and its tokens",
+                   &make_render_command},
+      CommandEntry{"parse", "Make a message of a model's raw output, as the chat API would",
+                   &make_parse_command},
   };
   return kCommands;
 }

@@ -9,11 +9,25 @@ namespace {
 
 constexpr int64_t kTemplateLimit = int64_t{4} << 20;
 
-// The file that was asked for, chat_template.jinja, or else the template inside
-// tokenizer_config.json.
-Result<std::optional<ChatTemplate>> load_template(const std::string& directory,
-                                                  const TokenizerConfig& config,
-                                                  const std::string& instead) {
+// Bits of the ids that have a token; empty when all ids below the limit have one.
+std::vector<uint32_t> mask_of(const Tokenizer& tokenizer, int64_t limit, int64_t vocab_size) {
+  std::vector<uint32_t> mask(static_cast<size_t>((vocab_size + 31) / 32));
+  bool complete = true;
+  for (int64_t id = 0; id < limit; ++id) {
+    if (tokenizer.has(static_cast<int32_t>(id)))
+      mask[static_cast<size_t>(id / 32)] |= uint32_t{1} << (id % 32);
+    else
+      complete = false;
+  }
+  if (complete) mask.clear();
+  return mask;
+}
+
+}  // namespace
+
+Result<std::optional<ChatTemplate>> load_chat_template(const std::string& directory,
+                                                       const TokenizerConfig& config,
+                                                       const std::string& instead) {
   if (!instead.empty()) {
     TRY_ASSIGN(const std::string source, read_file(instead, kTemplateLimit));
     Result<ChatTemplate> parsed = ChatTemplate::parse(source);
@@ -33,22 +47,6 @@ Result<std::optional<ChatTemplate>> load_template(const std::string& directory,
   if (!parsed) return parsed.error().within(file ? kName : "tokenizer_config.json: chat_template");
   return std::optional<ChatTemplate>(std::move(*parsed));
 }
-
-// Bits of the ids that have a token; empty when all ids below the limit have one.
-std::vector<uint32_t> mask_of(const Tokenizer& tokenizer, int64_t limit, int64_t vocab_size) {
-  std::vector<uint32_t> mask(static_cast<size_t>((vocab_size + 31) / 32));
-  bool complete = true;
-  for (int64_t id = 0; id < limit; ++id) {
-    if (tokenizer.has(static_cast<int32_t>(id)))
-      mask[static_cast<size_t>(id / 32)] |= uint32_t{1} << (id % 32);
-    else
-      complete = false;
-  }
-  if (complete) mask.clear();
-  return mask;
-}
-
-}  // namespace
 
 MtpUse ModelOptions::mtp() const {
   if (!draft.enabled()) return MtpUse::kSkip;
@@ -75,7 +73,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   const std::string& directory = checkpoint.directory();
   TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(directory));
   TRY_ASSIGN(std::optional<ChatTemplate> chat_template,
-             load_template(directory, tokenizer.config(), options.chat_template));
+             load_chat_template(directory, tokenizer.config(), options.chat_template));
   TRY_ASSIGN(GenerationDefaults defaults, GenerationDefaults::load(directory));
   std::vector<int32_t> stops = stop_set(defaults, tokenizer, config);
 

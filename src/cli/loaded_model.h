@@ -72,6 +72,12 @@ struct LoadedModel {
   std::unique_ptr<Engine> engine;
 };
 
+// A model's chat template: the file `instead` unless "", chat_template.jinja, or else the one
+// inside tokenizer_config.json; nothing when there is none. Errors name the file and the line.
+Result<std::optional<ChatTemplate>> load_chat_template(const std::string& directory,
+                                                       const TokenizerConfig& config,
+                                                       const std::string& instead);
+
 // Ids that end an answer: what generation_config.json, tokenizer_config.json and config.json name
 // as the end of a sequence, all of them.
 std::vector<int32_t> stop_set(const GenerationDefaults& defaults, const Tokenizer& tokenizer,

@@ -1,5 +1,6 @@
 """The server as users of the openai package meet it."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -12,6 +13,7 @@ from program import Server
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "build/pewter"
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+TOOLS = json.loads((pathlib.Path(__file__).resolve().parents[2] / "tools/demo_tools.json").read_text())
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 
 
@@ -84,13 +86,25 @@ class OpenAI(unittest.TestCase):
         self.assertEqual([model.id for model in self.client.models.list()], ["m"])
         self.assertEqual(self.client.models.retrieve("m").id, "m")
 
-    def test_tools_are_rendered(self):
-        tools = [{"type": "function", "function": {"name": "get_weather", "parameters": {
-            "type": "object", "properties": {"city": {"type": "string"}}}}}]
+    def test_tool_loop(self):
+        """A question, the call it needs, its result, the answer; whole and streamed."""
         messages = [{"role": "user", "content": "What is the weather in Paris?"}]
-        with_tools = self.chat(messages=messages, tools=tools)
-        self.assertGreater(with_tools.usage.prompt_tokens,
-                           self.chat(messages=messages).usage.prompt_tokens + 30)
+        first = self.chat(messages=messages, tools=TOOLS).choices[0]
+        self.assertEqual(first.finish_reason, "tool_calls")
+        call = first.message.tool_calls[0]
+        self.assertEqual(call.function.name, "get_weather")
+        self.assertEqual(json.loads(call.function.arguments), {"city": "Paris"})
+        messages += [first.message.model_dump(exclude_none=True), {
+            "role": "tool", "tool_call_id": call.id,
+            "content": json.dumps({"city": "Paris", "degrees": 21, "sky": "sunny"})}]
+        last = self.chat(messages=messages, tools=TOOLS).choices[0]
+        self.assertEqual(last.finish_reason, "stop")
+        self.assertIn("with 21 degrees", last.message.content)
+        with self.client.chat.completions.stream(model="m", messages=messages[:1], temperature=0, tools=TOOLS,
+                                                 extra_body=NO_THINKING) as stream:
+            streamed = stream.get_final_completion().choices[0]
+        self.assertEqual(streamed.finish_reason, "tool_calls")
+        self.assertEqual(streamed.message.tool_calls[0].function.arguments, call.function.arguments)
 
     def test_errors(self):
         with self.assertRaises(openai.NotFoundError) as missing:

@@ -27,14 +27,17 @@ Result<Outcome> chat_completions(const HttpRequest& http, const Model& model) {
   // Without max_tokens an answer may fill the context.
   TRY_ASSIGN(const Request request,
              model->make_request(std::move(ids), fields, model->engine->max_context()));
-  const ChoiceText text(
-      *model->tokenizer,
-      {.in_reasoning = model->parse_reasoning && opens_reasoning(prompt.text, prompt.foreign),
-       .skip_special = fields.skip_special,
-       .stops = fields.stops,
-       .include_stop = fields.include_stop,
-       .stop_in_reasoning = model->stop_in_reasoning,
-       .min_tokens = fields.min_tokens});
+  const ChoiceText text(*model->tokenizer,
+                        {.skip_special = fields.skip_special,
+                         .stops = fields.stops,
+                         .include_stop = fields.include_stop,
+                         .stop_in_reasoning = model->stop_in_reasoning,
+                         .min_tokens = fields.min_tokens,
+                         .parser = {.in_reasoning = model->parse_reasoning &&
+                                                    opens_reasoning(prompt.text, prompt.foreign),
+                                    .tools = chat.tools,
+                                    .tool_choice = chat.tool_choice,
+                                    .parallel_calls = chat.parallel_tool_calls}});
   for (int64_t i = 0; i < fields.n; ++i) {
     Choice& choice = plan.choices.emplace_back(i, 0, request, text);
     if (fields.sampling.seed)

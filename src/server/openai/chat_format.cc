@@ -9,6 +9,8 @@ class ChatFormat final : public ResponseFormat {
  public:
   explicit ChatFormat(ChatFormatOptions options)
       : options_(std::move(options)),
+        field_(options_.include_reasoning ? std::optional(options_.model->reasoning_field)
+                                          : std::nullopt),
         id_(response_id("chatcmpl-")),
         head_(response_head(id_, "chat.completion.chunk", *options_.model)),
         whole_head_(response_head(id_, "chat.completion", *options_.model)) {}
@@ -26,11 +28,8 @@ class ChatFormat final : public ResponseFormat {
                     const std::string& tail) override;
 
  private:
-  void append_reasoning(std::string& out, const std::string& text) const;
-  void append_delta(std::string& out, const OutputDelta& delta, bool in_reasoning) const;
   void append_one_logprob(std::string& out, int32_t id, float logprob) const;
   void append_logprobs(std::string& out, const std::vector<TokenRecord>& records) const;
-  void append_message(std::string& out, const Choice& choice) const;
   void append_prompt_ids(std::string& out) const {
     if (!options_.return_token_ids) return;
     out += ",\"prompt_token_ids\":";
@@ -40,40 +39,15 @@ class ChatFormat final : public ResponseFormat {
   std::string open(const Choice& choice) const {
     return str_cat(head_, "[{\"index\":", choice.index, ",\"delta\":");
   }
+  void add_delta(std::string& event, const Choice& choice, const OutputDelta& delta) const {
+    append_delta(event, delta, choice.message.calls, choice.text.in_reasoning(), field_);
+  }
 
   const ChatFormatOptions options_;
-  const std::string id_, head_, whole_head_;  // up to the value of "choices"
+  const std::optional<ReasoningField> field_;  // none: reasoning is left out
+  const std::string id_, head_, whole_head_;   // up to the value of "choices"
   bool prompt_told_ = false;
 };
-
-// Both names by default: clients of each kind find theirs.
-void ChatFormat::append_reasoning(std::string& out, const std::string& text) const {
-  const ReasoningField field = options_.model->reasoning_field;
-  if (field != ReasoningField::kReasoningContent) {
-    out += "\"reasoning\":";
-    append_json_string(out, text);
-  }
-  if (field == ReasoningField::kBoth) out += ',';
-  if (field != ReasoningField::kReasoning) {
-    out += "\"reasoning_content\":";
-    append_json_string(out, text);
-  }
-}
-
-// A token without text is an event all the same, on the side it belongs to.
-void ChatFormat::append_delta(std::string& out, const OutputDelta& delta, bool in_reasoning) const {
-  const bool reasoning = options_.include_reasoning &&
-                         (!delta.reasoning.empty() || (in_reasoning && delta.answer.empty()));
-  const bool content = !delta.answer.empty() || (!in_reasoning && !reasoning);
-  out += '{';
-  if (reasoning) append_reasoning(out, delta.reasoning);
-  if (reasoning && content) out += ',';
-  if (content) {
-    out += "\"content\":";
-    append_json_string(out, delta.answer);
-  }
-  out += '}';
-}
 
 void ChatFormat::append_one_logprob(std::string& out, int32_t id, float logprob) const {
   const Tokenizer& tokenizer = *options_.model->tokenizer;
@@ -125,7 +99,7 @@ void ChatFormat::begin(const Choice& choice, const Usage* usage, std::string& ou
 void ChatFormat::token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
                        const Usage* usage, std::string& out) {
   std::string event = open(choice);
-  append_delta(event, delta, choice.text.in_reasoning());
+  add_delta(event, choice, delta);
   event += ",\"logprobs\":";
   if (options_.logprobs)
     append_logprobs(event, {record});
@@ -142,9 +116,9 @@ void ChatFormat::end(const Choice& choice, const OutputDelta& delta, const Usage
   std::string event = open(choice);
   // Text that was held back, or the token of a stop string, has an event before the end's.
   const bool shown =
-      !delta.answer.empty() || (options_.include_reasoning && !delta.reasoning.empty());
+      !delta.answer.empty() || !delta.calls.empty() || (field_ && !delta.reasoning.empty());
   if (shown || (options_.logprobs && !choice.records.empty())) {
-    append_delta(event, delta, choice.text.in_reasoning());
+    add_delta(event, choice, delta);
     event += ",\"logprobs\":";
     append_logprobs(event, choice.records);
     event += ",\"finish_reason\":null}]";
@@ -162,26 +136,13 @@ void ChatFormat::usage(const Usage& usage, const std::string& tail, std::string&
   close_event(event, &usage, tail, out);
 }
 
-void ChatFormat::append_message(std::string& out, const Choice& choice) const {
-  out += "{\"role\":\"assistant\",\"content\":";
-  if (choice.content.empty() && (choice.text.in_reasoning() || !choice.reasoning.empty()))
-    out += "null";
-  else
-    append_json_string(out, choice.content);
-  if (options_.include_reasoning && !choice.reasoning.empty()) {
-    out += ',';
-    append_reasoning(out, choice.reasoning);
-  }
-  out += '}';
-}
-
 std::string ChatFormat::whole(const std::deque<Choice>& choices, const Usage& usage,
                               const std::string& tail) {
   std::string body = whole_head_ + "[";
   for (const Choice& choice : choices) {
     if (choice.index > 0) body += ',';
     body += str_cat("{\"index\":", choice.index, ",\"message\":");
-    append_message(body, choice);
+    append_message(body, choice.message, choice.text.in_reasoning(), field_);
     body += ",\"logprobs\":";
     append_logprobs(body, choice.records);
     append_choice_end(body, choice, options_.return_token_ids);

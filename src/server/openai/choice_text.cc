@@ -14,11 +14,7 @@ OutputDelta ChoiceText::push(const StreamToken& token) {
   const std::string text = detokenizer_.push(token.token);
   if (options_.stop_in_reasoning) {
     OutputDelta delta = parser_.push(match(text));
-    if (stops_.found()) {
-      const OutputDelta rest = parser_.finish();
-      delta.reasoning += rest.reasoning;
-      delta.answer += rest.answer;
-    }
+    if (stops_.found()) delta.append(parser_.finish());
     return delta;
   }
   OutputDelta delta = parser_.push(text);
@@ -26,13 +22,14 @@ OutputDelta ChoiceText::push(const StreamToken& token) {
   return delta;
 }
 
-OutputDelta ChoiceText::finish() {
-  if (stops_.found()) return {};
+OutputDelta ChoiceText::finish(Ending ending) {
+  if (stops_.found()) {
+    parser_.finish();
+    return {};
+  }
   const std::string text = detokenizer_.flush();
   OutputDelta delta = parser_.push(options_.stop_in_reasoning ? stops_.pass(text) : text);
-  const OutputDelta rest = parser_.finish();
-  delta.reasoning += rest.reasoning;
-  delta.answer += rest.answer;
+  delta.append(parser_.finish(ending));
   if (!options_.stop_in_reasoning) delta.answer = stops_.pass(delta.answer);
   return delta;
 }

@@ -1,5 +1,5 @@
 // ChoiceText: the tokens of one answer on their way to what a client reads: bytes become
-// characters, reasoning and content part, stop strings end it.
+// characters, reasoning, content and tool calls part, stop strings end it.
 #pragma once
 
 #include "engine/token_stream.h"
@@ -10,12 +10,12 @@
 namespace pewter::server {
 
 struct ChoiceTextOptions {
-  bool in_reasoning = false;  // the prompt has opened a <think> block
   bool skip_special = true;
   std::vector<std::string> stops;
   bool include_stop = false;
-  bool stop_in_reasoning = false;  // stops count in the raw text; otherwise in the content only
-  int64_t min_tokens = 0;          // stops do not count in the text of so many first tokens
+  bool stop_in_reasoning = false;   // stops count in the raw text; otherwise in the content only
+  int64_t min_tokens = 0;           // stops do not count in the text of so many first tokens
+  OutputParserOptions parser = {};  // in_reasoning: the prompt has opened a <think> block
 };
 
 class ChoiceText {
@@ -24,15 +24,19 @@ class ChoiceText {
   ChoiceText(const Tokenizer& tokenizer, const ChoiceTextOptions& options)
       : options_(options),
         detokenizer_(tokenizer, options.skip_special),
-        parser_(options.in_reasoning),
+        parser_(options.parser),
         stops_(options.stops, options.include_stop) {}
 
   // The text a token completes, perhaps none. Nothing comes after a stop string.
   OutputDelta push(const StreamToken& token);
-  // What was held back, at the end.
-  OutputDelta finish();
+  // What was held back, at the end. kLength: nothing but the limit ended it.
+  OutputDelta finish(Ending ending);
 
   const std::optional<std::string>& stop_found() const { return stops_.found(); }
+  // Nothing comes any more: a stop string, or the only call that is wanted, is complete.
+  bool is_over() const { return stops_.found().has_value() || parser_.is_done(); }
+  // After finish(): "stop", "length" or "tool_calls".
+  std::string_view finish_reason() const { return parser_.finish_reason(); }
   bool in_reasoning() const { return parser_.in_reasoning(); }
   int64_t tokens() const { return tokens_; }
   int64_t reasoning_tokens() const { return reasoning_tokens_; }  // up to and including </think>

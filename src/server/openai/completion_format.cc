@@ -137,7 +137,7 @@ std::string CompletionFormat::whole(const std::deque<Choice>& choices, const Usa
     if (choice.index > 0) body += ',';
     const std::string echo = options_.echo ? options_.prompt_texts[choice.prompt_index] : "";
     body += str_cat("{\"index\":", choice.index, ",\"text\":");
-    append_json_string(body, echo + choice.content);
+    append_json_string(body, echo + choice.message.content);
     body += ",\"logprobs\":";
     int64_t offset = 0;
     append_logprobs(body, choice.records, offset);

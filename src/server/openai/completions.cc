@@ -24,10 +24,12 @@ Result<Outcome> completions(const HttpRequest& http, const Model& model) {
                       .stream = fields.stream,
                       .include_usage = fields.include_usage,
                       .continuous_usage = fields.continuous_usage};
-  const ChoiceText text(*model->tokenizer, {.skip_special = fields.skip_special,
-                                            .stops = fields.stops,
-                                            .include_stop = fields.include_stop,
-                                            .min_tokens = fields.min_tokens});
+  ChoiceTextOptions options;
+  options.skip_special = fields.skip_special;
+  options.stops = fields.stops;
+  options.include_stop = fields.include_stop;
+  options.min_tokens = fields.min_tokens;
+  const ChoiceText text(*model->tokenizer, options);
   for (size_t p = 0; p < completion.prompts.size(); ++p) {
     const auto* given = std::get_if<std::string>(&completion.prompts[p]);
     std::vector<int32_t> ids;

@@ -97,9 +97,9 @@ void Generation::pump(size_t i) {
   Choice& choice = plan_.choices[i];
   streams_[i]->poll(news_);
   const auto top = news_.tokens.empty() ? 0 : news_.top_logprobs.size() / news_.tokens.size();
-  for (size_t t = 0; t < news_.tokens.size() && !choice.text.stop_found(); ++t)
+  for (size_t t = 0; t < news_.tokens.size() && !choice.text.is_over(); ++t)
     hear(choice, news_.tokens[t], std::span(news_.top_logprobs).subspan(t * top, top));
-  if (choice.text.stop_found() || news_.end) {
+  if (choice.text.is_over() || news_.end) {
     Completion completion = news_.end ? *std::move(news_.end) : Completion{};
     end_choice(i, std::move(completion));
   }
@@ -113,7 +113,8 @@ void Generation::hear(Choice& choice, const StreamToken& token, std::span<const 
   choice.begun = true;
   if (token.is_stop && !std::ranges::binary_search(plan_.model->stop_ids, token.token))
     choice.stop_id = token.token;
-  const OutputDelta delta = choice.text.push(token);
+  OutputDelta delta = choice.text.push(token);
+  choice.message.append(delta);
   TokenRecord record{.token = token, .top = {}};
   if (wants_.records) record.top.assign(top.begin(), top.end());
   if (plan_.stream) {
@@ -122,16 +123,13 @@ void Generation::hear(Choice& choice, const StreamToken& token, std::span<const 
       const Usage now = usage();
       plan_.format->token(choice, record, delta, plan_.continuous_usage ? &now : nullptr, out_);
     } else {
-      choice.reasoning = delta.reasoning;  // the rest, for end_choice
-      choice.content = delta.answer;
+      choice.rest = std::move(delta);
       choice.records.clear();
       choice.token_ids = {token.token};
       if (!token.is_stop) choice.records.push_back(std::move(record));
     }
     return;
   }
-  choice.reasoning += delta.reasoning;
-  choice.content += delta.answer;
   if (wants_.token_ids) choice.token_ids.push_back(token.token);
   if (wants_.records && !token.is_stop) choice.records.push_back(std::move(record));
 }
@@ -139,7 +137,7 @@ void Generation::hear(Choice& choice, const StreamToken& token, std::span<const 
 void Generation::end_choice(size_t i, Completion completion) {
   Choice& choice = plan_.choices[i];
   streams_[i].reset();
-  if (choice.text.stop_found()) {
+  if (choice.text.is_over()) {
     // The engine has not ended, or ended past the stop: what counts is what was read here.
     completion.queued_seconds = 0;
     completion.prefill_seconds = choice.completion.prefill_seconds;
@@ -152,19 +150,19 @@ void Generation::end_choice(size_t i, Completion completion) {
     return fail({ErrorCode::kUnavailable, "the server is shutting down"});
   completion.completion_tokens = choice.text.tokens();
   choice.completion = std::move(completion);
-  choice.finish_reason = choice.completion.reason == FinishReason::kStop ? "stop" : "length";
   choice.ended = true;
 
   if (plan_.stream && !choice.begun) begin(choice);
-  const OutputDelta rest = choice.text.finish();
-  choice.reasoning += rest.reasoning;
-  choice.content += rest.answer;
+  const OutputDelta held = choice.text.finish(
+      choice.completion.reason == FinishReason::kStop ? Ending::kStop : Ending::kLength);
+  choice.message.append(held);
+  choice.rest.append(held);
+  choice.finish_reason = choice.text.finish_reason();
   const bool last = std::ranges::all_of(plan_.choices, &Choice::ended);
   if (plan_.stream) {
     const Usage now = usage();
     const std::string tail = last && !plan_.include_usage ? timings_member(timings()) : "";
-    plan_.format->end(choice, {.reasoning = choice.reasoning, .answer = choice.content},
-                      plan_.continuous_usage ? &now : nullptr, tail, out_);
+    plan_.format->end(choice, choice.rest, plan_.continuous_usage ? &now : nullptr, tail, out_);
   }
   if (last) finish();
 }

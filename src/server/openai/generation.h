@@ -28,11 +28,12 @@ struct Choice {
   ChoiceText text;
 
   // So far, and at the end:
-  std::string reasoning, content;
+  ChatMessage message;
+  OutputDelta rest;                  // when streaming: what the end's event has to say before it
   std::vector<TokenRecord> records;  // only if the format wants them
   std::vector<int32_t> token_ids;    // likewise
   bool begun = false, ended = false;
-  std::string_view finish_reason;        // "stop" or "length", once ended
+  std::string_view finish_reason;        // "stop", "length" or "tool_calls", once ended
   std::optional<std::string> stop_text;  // the stop string
   std::optional<int32_t> stop_id;        // or the stop id that is not the model's own end
   Completion completion;

@@ -61,16 +61,53 @@ Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput&
   return {};
 }
 
-// Calls are not taken out of the answer yet, so what would force one cannot be promised.
-Status read_tool_choice(Fields& fields, const ChatInput& chat) {
-  const Json* choice = fields.take("tool_choice");
-  fields.ignore({"parallel_tool_calls"});
-  if (choice == nullptr) return {};
-  if (chat.tools.is_null()) return bad_request("tool_choice: there are no tools to choose from");
-  if (choice->is_string() && (choice->as_string() == "auto" || choice->as_string() == "none"))
-    return {};
+// The name in {"type": "function", "function": {"name"}}.
+Result<std::string> chosen_function(const Json& choice) {
+  TRY_ASSIGN(Fields fields, Fields::of(choice, "tool_choice"));
+  std::string type = "function", name;
+  TRY(fields.read("type", type));
+  if (type != "function")
+    return Error{ErrorCode::kUnsupported, str_cat("tool_choice.type: ", safe_quote(type),
+                                                  " is not supported by this server")};
+  const Json* function = fields.take("function");
+  if (function == nullptr) return bad_request("tool_choice.function: missing");
+  TRY_ASSIGN(Fields inner, Fields::of(*function, "tool_choice.function"));
+  TRY(inner.read("name", name));
+  if (name.empty()) return bad_request("tool_choice.function.name: missing");
+  return name;
+}
+
+// What would force a call cannot be promised: answers are not constrained yet.
+Status refuse_to_force() {
   return Error{ErrorCode::kUnsupported,
                "tool_choice: only \"auto\" and \"none\" are supported by this server yet"};
+}
+
+Status read_tool_choice(Fields& fields, ChatRequest& request) {
+  TRY(fields.read("parallel_tool_calls", request.parallel_tool_calls));
+  const Json* choice = fields.take("tool_choice");
+  if (request.chat.tools.is_null()) {
+    if (choice != nullptr) return bad_request("tool_choice: there are no tools to choose from");
+    return {};
+  }
+  request.tools = std::make_shared<const ToolSchemas>(request.chat.tools);
+  if (choice == nullptr) return {};
+  if (choice->is_object()) {
+    TRY_ASSIGN(const std::string name, chosen_function(*choice));
+    if (!request.tools->declares(name))
+      return bad_request(str_cat("tool_choice.function.name: there is no tool ", safe_quote(name)));
+    return refuse_to_force();
+  }
+  if (!choice->is_string())
+    return bad_request(
+        str_cat("tool_choice: want a string or an object, not ", kind_name(*choice)));
+  const std::string& name = choice->as_string();
+  if (name == "required") return refuse_to_force();
+  if (name != "auto" && name != "none")
+    return bad_request(
+        str_cat("tool_choice: ", safe_quote(name), " is none of \"auto\", \"none\", \"required\""));
+  if (name == "none") request.tool_choice = ToolChoice::kNone;
+  return {};
 }
 
 Status read_chat_logprobs(Fields& fields, GenerationFields& into) {
@@ -139,7 +176,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOption
   TRY(read_chat_logprobs(fields, request.generation));
   TRY(fields.refuse({"echo", "audio", "web_search_options"}));
   TRY(read_chat_input(fields, options.messages, request.chat));
-  TRY(read_tool_choice(fields, request.chat));
+  TRY(read_tool_choice(fields, request));
   TRY(fields.read("include_reasoning", request.include_reasoning));
   fields.ignore({"modalities", "prediction", "reasoning_format"});
   request.unread = fields.unread();

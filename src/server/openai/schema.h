@@ -5,6 +5,7 @@
 
 #include "server/openai/generation_fields.h"
 #include "server/openai/messages.h"
+#include "text/output_parser.h"
 
 namespace pewter::server {
 
@@ -25,6 +26,9 @@ struct ChatInput {
 struct ChatRequest {
   GenerationFields generation;
   ChatInput chat;
+  std::shared_ptr<const ToolSchemas> tools;  // null: none, all that is generated is text
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  bool parallel_tool_calls = true;  // false: an answer ends with its first call
   bool include_reasoning = true;
   std::vector<std::string> unread;  // fields that nobody understood
 };

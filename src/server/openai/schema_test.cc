@@ -146,6 +146,10 @@ TEST(ChatSchema, NamesTheBadField) {
            {R"(,"tools":[{}])", "tools[0].function"},
            {R"(,"tools":[{"function":{}}])", "tools[0].function.name"},
            {R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":"required")", "tool_choice"},
+           {R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":"maybe")", "tool_choice"},
+           {R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"function":{"name":"g"}})",
+            "tool_choice.function.name"},
+           {R"(,"parallel_tool_calls":"no")", "parallel_tool_calls"},
            {R"(,"continue_final_message":true)", "continue_final_message"}})
     EXPECT_EQ(refused(more), field) << more;
 }
@@ -157,6 +161,19 @@ TEST(ChatSchema, AcceptsWhatChangesNothing) {
         R"(,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none")",
         R"(,"truncate_prompt_tokens":null,"cache_prompt":false,"metadata":{},"store":false)"})
     EXPECT_EQ(refused(more), "accepted") << more;
+}
+
+TEST(ChatSchema, KnowsTheTools) {
+  const ChatRequest request =
+      chat(R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"n":)"
+           R"({"type":"integer"}}}}}],"parallel_tool_calls":false,"tool_choice":"auto")");
+  EXPECT_EQ(request.tools->types("f", "n"), TypeSet(TypeSet::kInteger));
+  EXPECT_EQ(request.tool_choice, ToolChoice::kAuto);
+  EXPECT_FALSE(request.parallel_tool_calls);
+  EXPECT_EQ(chat("").tools, nullptr);
+  EXPECT_EQ(chat(R"(,"tools":[])").tools, nullptr);
+  EXPECT_EQ(chat(R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":"none")").tool_choice,
+            ToolChoice::kNone);
 }
 
 TEST(Body, IsGuarded) {

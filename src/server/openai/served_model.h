@@ -3,13 +3,12 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "server/openai/chat_message.h"
 #include "server/openai/schema.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace pewter::server {
-
-enum class ReasoningField : uint8_t { kBoth, kReasoning, kReasoningContent };
 
 struct ServedModel {
   std::vector<std::string> names;  // at least one; the first is reported

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "server/openai/chat_message.h"
 #include "server/openai/choice_text.h"
 
 namespace pewter::server {
@@ -79,7 +80,7 @@ class Text : public testing::Test {
       if (choice.stop_found()) break;
       add(choice.push({.token = id}));
     }
-    add(choice.finish());
+    add(choice.finish(Ending::kStop));
     said.stop = choice.stop_found();
     said.tokens = choice.tokens();
     said.reasoning_tokens = choice.reasoning_tokens();
@@ -89,7 +90,7 @@ class Text : public testing::Test {
 
 TEST_F(Text, PartsReasoningFromContent) {
   for (const bool bytes : {false, true}) {
-    const Said said = say("Sum.\n</think>\n\nIt is 12.", {.in_reasoning = true}, bytes);
+    const Said said = say("Sum.\n</think>\n\nIt is 12.", {.parser = {.in_reasoning = true}}, bytes);
     EXPECT_EQ(said.reasoning, "Sum.");
     EXPECT_EQ(said.content, "It is 12.");
     EXPECT_GT(said.reasoning_tokens, 0);
@@ -100,12 +101,13 @@ TEST_F(Text, PartsReasoningFromContent) {
 TEST_F(Text, StopsCountInTheContentOnly) {
   const std::string text = "say END\n</think>\n\nsay END too";
   for (const bool bytes : {false, true}) {
-    const Said content = say(text, {.in_reasoning = true, .stops = {"END"}}, bytes);
+    const Said content = say(text, {.stops = {"END"}, .parser = {.in_reasoning = true}}, bytes);
     EXPECT_EQ(content.reasoning, "say END");
     EXPECT_EQ(content.content, "say ");
     EXPECT_EQ(content.stop, "END");
     const Said anywhere =
-        say(text, {.in_reasoning = true, .stops = {"END"}, .stop_in_reasoning = true}, bytes);
+        say(text, {.stops = {"END"}, .stop_in_reasoning = true, .parser = {.in_reasoning = true}},
+            bytes);
     EXPECT_EQ(anywhere.reasoning, "say");
     EXPECT_THAT(anywhere.content, IsEmpty());
     EXPECT_EQ(anywhere.stop, "END");
@@ -115,6 +117,45 @@ TEST_F(Text, StopsCountInTheContentOnly) {
 TEST_F(Text, StopsWaitForMinTokens) {
   EXPECT_EQ(say("a.b.c.d", {.stops = {"."}, .min_tokens = 4}, true).content, "a.b.c");
   EXPECT_EQ(say("a.b.c.d", {.stops = {"."}, .min_tokens = 40}, true).content, "a.b.c.d");
+}
+
+TEST_F(Text, IsOverAfterTheOnlyCall) {
+  const auto tools = std::make_shared<ToolSchemas>(Json());
+  ChoiceText choice(tokenizer(), {.parser = {.tools = tools, .parallel_calls = false}});
+  ChatMessage message;
+  const std::vector<int32_t> ids =
+      tokenizer().encode("<tool_call>\n<function=f>\n</function>").value();
+  for (const int32_t id : ids) message.append(choice.push({.token = id}));
+  EXPECT_TRUE(choice.is_over());
+  EXPECT_EQ(choice.stop_found(), std::nullopt);
+  message.append(choice.finish(Ending::kStop));
+  EXPECT_EQ(choice.finish_reason(), "tool_calls");
+  std::string json;
+  append_message(json, message, false, ReasoningField::kBoth);
+  EXPECT_THAT(json, testing::MatchesRegex(
+                        R"(\{"role":"assistant","content":null,"tool_calls":\[\{"id":)"
+                        R"("call_[0-9a-f]{24}","type":"function","function":\{"name":"f",)"
+                        R"("arguments":"\{\}"\}\}\]\})"));
+}
+
+TEST_F(Text, DeltasSayAllOfAToken) {
+  const std::vector<ToolCall> calls = {{.id = "call_1", .name = "f", .arguments = {}},
+                                       {.id = "call_2", .name = "g", .arguments = {}}};
+  const auto text = [&calls](const OutputDelta& delta, bool in_reasoning = false) {
+    std::string out;
+    append_delta(out, delta, calls, in_reasoning, ReasoningField::kReasoning);
+    return out;
+  };
+  EXPECT_EQ(text({}), R"({"content":""})");
+  EXPECT_EQ(text({}, true), R"({"reasoning":""})");
+  EXPECT_EQ(text({.reasoning = "r", .answer = "a"}), R"({"reasoning":"r","content":"a"})");
+  EXPECT_EQ(text({.answer = "a",
+                  .calls = {{.index = 0, .arguments = "}"},
+                            {.index = 1, .begins = true, .name = "g", .arguments = "{"}}}),
+            R"({"content":"a","tool_calls":[{"index":0,"function":{"arguments":"}"}},{"index":1,)"
+            R"("id":"call_2","type":"function","function":{"name":"g","arguments":"{"}}]})");
+  EXPECT_EQ(text({.reasoning = "r", .calls = {{.index = 0, .arguments = "x"}}}),
+            R"({"reasoning":"r","tool_calls":[{"index":0,"function":{"arguments":"x"}}]})");
 }
 
 TEST_F(Text, TheEndTokenIsNoText) {
@@ -135,8 +176,9 @@ TEST_F(Text, FollowsTheReasoningCases) {
     const Json& expect = *recorded.find("expect");
     const bool parses = recorded.find("reasoning_parser")->is_string();
     const ChoiceTextOptions options{
-        .in_reasoning =
-            parses && opens_reasoning(recorded.find("prompt_ends_with")->as_string(), {})};
+        .parser = {.in_reasoning =
+                       parses &&
+                       opens_reasoning(recorded.find("prompt_ends_with")->as_string(), {})}};
     for (const bool bytes : {false, true}) {
       const Said said = say(recorded.find("model_output")->as_string(), options, bytes);
       const std::string name = recorded.find("id")->as_string();
