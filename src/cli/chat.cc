@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/blanks.h"
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -13,12 +14,6 @@ namespace pewter {
 namespace {
 
 constexpr std::string_view kPrompt = "> ", kContinued = "… ", kNone = "none";
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
 
 class Chat {
  public:
@@ -104,14 +99,14 @@ bool Chat::read_message(std::string& message) {
       message.back() = '\n';
       continue;
     }
-    message = std::string(trim(message));
+    message = std::string(trimmed(message));
     return true;
   }
 }
 
 void Chat::obey(std::string_view line) {
   const size_t end = std::min(line.find_first_of(" \t\n"), line.size());
-  const std::string_view name = line.substr(0, end), argument = trim(line.substr(end));
+  const std::string_view name = line.substr(0, end), argument = trimmed(line.substr(end));
   for (const SlashCommand& command : slash_commands()) {
     if (command.name != name) continue;
     if (command.argument.empty() && !argument.empty())

@@ -1,16 +1,9 @@
 #include "cli/kernels_report.h"
 
-#include <algorithm>
-
 #include "cli/profile_report.h"
 #include "cli/table.h"
 
 namespace pewter {
-namespace {
-
-std::string percent(double part, double whole) { return fixed(100 * part / whole, 1) + " %"; }
-
-}  // namespace
 
 std::string kernels_text(const KernelResult& r) {
   using enum Table::Align;
@@ -28,12 +21,9 @@ std::string kernels_text(const KernelResult& r) {
           {shape, "format", "n x k", "rows", "depth", "us", "MB", "GB/s", "of copy", "of read"});
     }
     const StageTime& t = kernel.time;
-    std::string name = t.stage;
-    std::ranges::replace(name, '_', ' ');
-    const bool has_bytes = t.bytes > 0, marked = has_bytes && t.is_cached;
-    any_cached = any_cached || marked;
+    const bool has_bytes = t.bytes > 0;
     const double reached = t.bytes_per_second();
-    table.row({name + (marked ? " *" : ""), kernel.format,
+    table.row({stage_label(t, any_cached), kernel.format,
                kernel.n > 0 ? str_cat(kernel.n, " x ", kernel.k) : "", str_cat(kernel.rows),
                kernel.n > 0 ? "" : str_cat(kernel.depth), rate(t.seconds * 1e6),
                has_bytes ? rate(t.bytes / 1e6) : "", has_bytes ? rate(reached / 1e9) : "",
@@ -41,7 +31,7 @@ std::string kernels_text(const KernelResult& r) {
                has_bytes ? percent(reached, r.read_bytes_per_second) : ""});
   }
   text += "\n" + table.text();
-  if (any_cached) text += "\n  * so small that some of it is found in a cache\n";
+  if (any_cached) text += str_cat("\n", kStarNote);
   return text;
 }
 

@@ -9,10 +9,6 @@ namespace {
 
 double number(int64_t integer) { return static_cast<double>(integer); }
 
-std::string share(double bytes_per_second, double ceiling) {
-  return fixed(100 * bytes_per_second / ceiling, 1) + " %";
-}
-
 // A line of times and bytes of a whole step.
 std::vector<std::string> step_row(const std::string& name, double seconds, double bytes,
                                   double ceiling) {
@@ -23,12 +19,22 @@ std::vector<std::string> step_row(const std::string& name, double seconds, doubl
           rate(seconds * 1e6),
           rate(bytes / 1e6),
           rate(reached / 1e9),
-          share(reached, ceiling)};
+          percent(reached, ceiling)};
 }
 
 }  // namespace
 
 std::string rate(double value) { return fixed(value, value < 10 ? 3 : value < 100 ? 2 : 1); }
+
+std::string percent(double part, double whole) { return fixed(100 * part / whole, 1) + " %"; }
+
+std::string stage_label(const StageTime& stage, bool& starred) {
+  std::string name = stage.stage;
+  std::ranges::replace(name, '_', ' ');
+  if (!stage.is_cached || stage.bytes <= 0) return name;
+  starred = true;
+  return name + " *";
+}
 
 double unexplained_seconds(const StepProfile& profile) {
   return profile.step_seconds - profile.stage_seconds();
@@ -44,15 +50,12 @@ std::string profile_text(const BenchResult& r) {
   table.rule();
   bool any_cached = false;
   for (const StageTime& stage : profile.stages) {
-    std::string name = stage.stage;
-    std::ranges::replace(name, '_', ' ');
-    const bool has_bytes = stage.bytes > 0, marked = has_bytes && stage.is_cached;
-    any_cached = any_cached || marked;
-    table.row({name + (marked ? " *" : ""), str_cat(stage.calls), rate(stage.seconds * 1e6),
+    const bool has_bytes = stage.bytes > 0;
+    table.row({stage_label(stage, any_cached), str_cat(stage.calls), rate(stage.seconds * 1e6),
                rate(number(stage.calls) * stage.seconds * 1e6),
                has_bytes ? rate(stage.bytes / 1e6) : "",
                has_bytes ? rate(stage.bytes_per_second() / 1e9) : "",
-               has_bytes ? share(stage.bytes_per_second(), ceiling) : ""});
+               has_bytes ? percent(stage.bytes_per_second(), ceiling) : ""});
   }
   table.rule();
   table.row(step_row("stages", profile.stage_seconds(), profile.bytes(), ceiling));
@@ -60,7 +63,7 @@ std::string profile_text(const BenchResult& r) {
   table.row(step_row("step", profile.step_seconds, profile.bytes(), ceiling));
   table.row({"unexplained", "", "", rate(unexplained_seconds(profile) * 1e6), "", "", ""});
   std::string text = str_cat("\n", table.text(), "\n");
-  if (any_cached) text += "  * so small that some of it is found in a cache\n";
+  if (any_cached) text += kStarNote;
   return text +
          "  Each stage was run by itself, for every layer in turn; \"replayed\": all of them in "
          "their order.\n";

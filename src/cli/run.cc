@@ -2,6 +2,7 @@
 // reaches the screen answer_printer.h's and the chat chat.h's.
 #include <unistd.h>
 
+#include "base/blanks.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -164,8 +165,7 @@ Result<int> RunCommand::run() {
   if (!chat) {
     prompt = prompt_ ? *prompt_ : read_standard_input();
     TRY(require_utf8("the prompt", prompt));
-    if (prompt.find_first_not_of(" \t\r\n") == std::string::npos)
-      return Error{ErrorCode::kInvalidArgument, "the prompt is empty"};
+    if (is_blank(prompt)) return Error{ErrorCode::kInvalidArgument, "the prompt is empty"};
   }
   const std::string system = system_.value_or("");
   TRY(require_utf8("--system", system));

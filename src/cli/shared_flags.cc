@@ -1,5 +1,7 @@
 #include "cli/shared_flags.h"
 
+#include "base/in_range.h"
+
 #include <algorithm>
 #include <charconv>
 
@@ -34,9 +36,7 @@ static_assert(Flags::kAuto == kLongestContext);
 
 Status check_range(const char* flag, const std::optional<int64_t>& value, int64_t least,
                    int64_t most) {
-  if (!value || (*value >= least && *value <= most)) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               str_cat(flag, ": ", *value, " is outside [", least, ", ", most, "]")};
+  return value ? in_range(flag, *value, least, most) : Status();
 }
 
 Result<Json> json_flag(const char* flag, const std::optional<std::string>& text) {

@@ -1,18 +1,10 @@
 #include "engine/drafter.h"
 
+#include "base/in_range.h"
 #include "engine/mtp_drafter.h"
 #include "engine/suffix_drafter.h"
 
 namespace pewter {
-namespace {
-
-Status in_range(const char* field, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               str_cat(field, ": ", value, " is outside [", least, ", ", most, "]")};
-}
-
-}  // namespace
 
 Status DraftOptions::validate() const {
   TRY(in_range("num_speculative_tokens", tokens, 0, kMaxDrafts));

@@ -1,5 +1,7 @@
 #include "engine/model_runner.h"
 
+#include "base/in_range.h"
+
 #include <algorithm>
 
 namespace pewter {
@@ -33,12 +35,6 @@ struct Sizes {
   }
 };
 
-Status in_range(const char* field, int64_t value, int64_t most) {
-  if (value >= 1 && value <= most) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               str_cat(field, ": ", value, " is outside [1, ", most, "]")};
-}
-
 }  // namespace
 
 RunnerMemory ModelRunner::memory(const Qwen35Model& model, const Device& device, const Ops& ops,
@@ -59,9 +55,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::make(const Qwen35Model& model,
   if (options.chunk_rows <= 0 || options.chunk_rows % kDeltaChunk != 0)
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("chunk_rows: ", options.chunk_rows, " is no multiple of ", kDeltaChunk)};
-  TRY(in_range("decode_rows", options.decode_rows, kMaxDecodeRows));
-  TRY(in_range("max_sequences", options.max_sequences, INT32_MAX));
-  TRY(in_range("cache_tokens", options.cache_tokens, INT32_MAX));
+  TRY(in_range("decode_rows", options.decode_rows, 1, kMaxDecodeRows));
+  TRY(in_range("max_sequences", options.max_sequences, 1, INT32_MAX));
+  TRY(in_range("cache_tokens", options.cache_tokens, 1, INT32_MAX));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, ops));
   runner->options_ = options;
   TRY(runner->allocate());

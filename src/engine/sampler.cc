@@ -1,19 +1,11 @@
 #include "engine/sampler.h"
 
+#include "base/in_range.h"
+
 #include <algorithm>
 #include <cmath>
 
 namespace pewter {
-namespace {
-
-template <typename Number>
-Status in_range(const char* field, Number value, double low, double high) {
-  if (value >= low && value <= high) return {};  // NaN fails
-  return Error{ErrorCode::kInvalidArgument,
-               str_cat(field, ": ", value, " is outside [", low, ", ", high, "]")};
-}
-
-}  // namespace
 
 Status SamplingParams::validate(int64_t vocab_size) const {
   TRY(in_range("temperature", temperature, 0, 100));

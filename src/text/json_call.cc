@@ -17,7 +17,7 @@ std::optional<Json> arguments_of(const Json* value) {
   if (value->is_object()) return *value;
   if (!value->is_string()) return std::nullopt;
   const std::string& text = value->as_string();
-  if (text.find_first_not_of(kBlankBytes) == std::string::npos) return Json(Json::Object{});
+  if (is_blank(text)) return Json(Json::Object{});
   Result<Json> parsed = Json::parse(text, kLimits);
   if (!parsed || !parsed->is_object()) return std::nullopt;
   return *std::move(parsed);

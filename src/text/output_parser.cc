@@ -1,5 +1,7 @@
 #include "text/output_parser.h"
 
+#include "base/blanks.h"
+
 #include <algorithm>
 
 namespace pewter {
@@ -21,12 +23,6 @@ size_t partial_tag(std::string_view text, std::string_view tag) {
 // text is a proper beginning of tag.
 bool begins(std::string_view text, std::string_view tag) {
   return text.size() < tag.size() && tag.starts_with(text);
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kBlankBytes);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlankBytes) + 1 - begin);
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstddef>
+
 #include <cstdint>
 #include <string_view>
+#include "base/blanks.h"
 
 namespace pewter {
 
@@ -30,8 +32,6 @@ struct Tag {
   size_t begin = 0, end = 0;  // in the text
   std::string_view name;      // without the blanks and quotes around it; points into the text
 };
-
-inline constexpr std::string_view kBlankBytes = " \t\r\n";
 
 // The tag that begins at `at`.
 Tag tag_at(std::string_view text, size_t at, Ending ending);

@@ -4,19 +4,13 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/blanks.h"
 #include "text/jinja/literals.h"
 
 namespace pewter {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r\n";
 constexpr int kDeepest = 64;
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
 
 bool equals_any_case(std::string_view text, std::string_view lower) {
   return std::ranges::equal(text, lower, [](char a, char b) {
@@ -69,7 +63,7 @@ class PythonLiteral {
 
  private:
   void skip_blanks() {
-    rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlanks), rest_.size()));
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlankBytes), rest_.size()));
   }
   bool take(char c) {
     skip_blanks();

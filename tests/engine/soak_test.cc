@@ -165,12 +165,14 @@ TEST_P(Soak, EveryoneLivesAsAlone) {
               differences_.size(), static_cast<unsigned long long>(joined_), part(0.5), part(0.9),
               part(0.99));
   // These models are random: a row whose expert was a near tie, or that came after one, may differ
-  // by more. Measured: bf16 0.07 and 0.25 for the CPU's fast path against its scalar one, 0.12 and
-  // 0.56 for the GPU (whose rows between stages are bf16); int4 0.36 and 0.87 (inputs in 8 bits); rows
-  // that have nothing in common differ by about 3.
+  // by more. Measured for the fast path against the scalar one: bf16 0.07 and 0.25, int4 (inputs in
+  // 8 bits) 0.34 and 0.79; for the GPU against the fast path 0.06 and 0.12 of the dense model, 0.12
+  // and 0.56 of the one with experts, where both sides round; rows that have nothing in common
+  // differ by about 3.
   const bool codes = GetParam().formats.experts == WeightFormat::kInt4Group128;
-  EXPECT_LE(part(0.5), codes ? 0.5 : 0.2);
-  EXPECT_LE(part(0.9), codes ? 1.2 : 0.8);
+  const bool both_round = GetParam().device == "cuda" && GetParam().config.is_moe();
+  EXPECT_LE(part(0.5), codes ? 0.5 : both_round ? 0.2 : 0.1);
+  EXPECT_LE(part(0.9), codes ? 1.2 : both_round ? 0.8 : 0.4);
 }
 INSTANTIATE_TEST_SUITE_P(Backends, Soak, testing::ValuesIn(soak_cases()), test::kRigName);
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/common/cuda_check.h"
 #include "backend/cuda/common/peak.h"
-#include "backend/cuda/read_all.h"
+#include "backend/cuda/common/read_all.h"
 
 namespace pewter {
 namespace {

@@ -38,28 +38,30 @@ constexpr bool is_coded(WeightFormat format) {
   return format == WeightFormat::kInt4Group128 || format == WeightFormat::kInt8Row;
 }
 
-// Inputs of a block.
-constexpr int block_inputs(WeightFormat format) { return format == WeightFormat::kBF16 ? 64 : 128; }
-
 constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 constexpr int64_t tiles_of(int64_t n) { return round_up(n, kTileOutputs) / kTileOutputs; }
 
+constexpr int block_inputs(WeightFormat format) {
+  return is_coded(format) || format == WeightFormat::kFp8Block128 ? 128 : 64;
+}
+
 struct BlockShape {
-  int64_t inputs = 64;  // of a block
+  int64_t inputs = 0;  // of a block
   int64_t records = 4;
   int64_t tail_bytes = 0;
   constexpr int64_t bytes() const { return records * kRecordBytes + tail_bytes; }
 };
 constexpr BlockShape block_shape(WeightFormat format, DType scale_dtype, bool has_zeros) {
+  const int64_t inputs = block_inputs(format);
   switch (format) {
     case WeightFormat::kInt4Group128:
-      return {128, 2, 16 * dtype_bytes(scale_dtype) + (has_zeros ? 16 : 0)};
+      return {inputs, 2, 16 * dtype_bytes(scale_dtype) + (has_zeros ? 16 : 0)};
     case WeightFormat::kFp8Block128:
-      return {128, 4, 16};
+      return {inputs, 4, 16};
     case WeightFormat::kInt8Row:
-      return {128, 4, 0};
+      return {inputs, 4, 0};
     default:
-      return {};
+      return {.inputs = inputs};
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/blanks.h"
 #include "server/openai/fields.h"
 
 namespace pewter::server {
@@ -76,7 +77,7 @@ Json arguments_object(const Json* arguments) {
   if (arguments == nullptr || arguments->is_null()) return Json(Json::Object{});
   if (arguments->is_object()) return *arguments;
   const std::string text = arguments->is_string() ? arguments->as_string() : arguments->dump();
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return Json(Json::Object{});
+  if (is_blank(text)) return Json(Json::Object{});
   if (Result<Json> parsed = Json::parse(text, {.max_depth = 64}); parsed) {
     if (parsed->is_object()) return *std::move(parsed);
     if (parsed->is_null()) return Json(Json::Object{});

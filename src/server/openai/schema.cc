@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backend/ops.h"
+#include "base/blanks.h"
 
 namespace pewter::server {
 namespace {
@@ -52,7 +53,7 @@ Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput&
       return bad_request("continue_final_message: not together with add_generation_prompt: true");
     const Json& last = chat.messages.as_array().back();
     if (last.find("role")->as_string() != "assistant" ||
-        last.find("content")->as_string().find_first_not_of(" \t\r\n") == std::string::npos)
+        is_blank(last.find("content")->as_string()))
       return bad_request(
           "continue_final_message: the last message is no assistant's with a text to go on from");
     prompt = false;

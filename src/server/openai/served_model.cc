@@ -2,18 +2,11 @@
 
 #include <algorithm>
 
+#include "base/blanks.h"
 #include "text/output_parser.h"
 
 namespace pewter::server {
 namespace {
-
-constexpr std::string_view kBlanks = " \t\r\n";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
 
 // Cuts a prompt behind the last message's text, so that the model goes on with it.
 Status cut_after_last_message(const ChatInput& chat, RenderedPrompt& prompt) {

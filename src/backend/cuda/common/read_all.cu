@@ -2,7 +2,7 @@
 // Every byte is read once and past the first-level cache; limited by memory alone.
 
 #include "backend/cuda/common/kernel.cuh"
-#include "backend/cuda/read_all.h"
+#include "backend/cuda/common/read_all.h"
 
 namespace pewter::cuda {
 namespace {
