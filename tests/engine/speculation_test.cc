@@ -2,6 +2,7 @@
 // without, to the last bit of its log-probabilities.
 
 #include <gmock/gmock.h>
+#include <numeric>
 
 #include <map>
 
@@ -115,6 +116,11 @@ TEST_P(Speculation, AnyNumberOfRightGuessesChangesNothing) {
     EXPECT_GT(total.accepted_tokens, 0);
     EXPECT_LT(total.accepted_tokens, total.draft_tokens);
     EXPECT_GT(total.mean_acceptance_length(), 1.4);
+    // A draft is right from its beginning on: no position more often than the one before.
+    EXPECT_LE(total.accepted_at[0], total.drafts);
+    EXPECT_TRUE(std::ranges::is_sorted(total.accepted_at, std::greater<>()));
+    EXPECT_EQ(std::accumulate(total.accepted_at.begin(), total.accepted_at.end(), int64_t{0}),
+              total.accepted_tokens);
     EXPECT_TRUE(test::becomes_idle(*rig.engine));
     EXPECT_EQ(rig.engine->status().drafts, total);
     EXPECT_TRUE(rig.returned_everything());
