@@ -2,9 +2,9 @@
 // without, to the last bit of its log-probabilities.
 
 #include <gmock/gmock.h>
-#include <numeric>
 
 #include <map>
+#include <numeric>
 
 #include "base/rng.h"
 #include "support/crowd.h"
