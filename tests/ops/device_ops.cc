@@ -186,6 +186,24 @@ void DeviceOps::delta_mix(const DeltaMixArgs& args) {
   call.run("delta_mix", [&] { backend_.ops->delta_mix(there); });
 }
 
+void DeviceOps::delta_net(const DeltaNetArgs& args) {
+  Call call(*this);
+  const Batch batch = call.batch(args.mix.batch);
+  DeltaMixArgs mix = call.delta(args.mix, batch);
+  mix.in = call.out(args.in.out);
+  const DeltaNetArgs there{.in = {.x = call.in(args.in.x),
+                                  .norm = call.in(args.in.norm),
+                                  .epsilon = args.in.epsilon,
+                                  .w = args.in.w,
+                                  .out = mix.in},
+                           .mix = mix,
+                           .out = {.x = mix.out,
+                                   .w = args.out.w,
+                                   .partial = call.out(args.out.partial),
+                                   .residual = call.in_out(args.out.residual)}};
+  call.run("delta_net", [&] { backend_.ops->delta_net(there); });
+}
+
 void DeviceOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
   Call call(*this);
   const DeltaMixArgs there = call.delta(args, args.batch);

@@ -30,6 +30,7 @@ class DeviceOps final : public Ops {
   void linear_add(const LinearAddArgs&) override;
   void add_residual(const AddResidualArgs&) override;
   void delta_mix(const DeltaMixArgs&) override;
+  void delta_net(const DeltaNetArgs&) override;
   void attention_prepare(const AttentionPrepareArgs&) override;
   void attention(const AttentionArgs&) override;
   void route(const RouteArgs&) override;

@@ -41,14 +41,14 @@ Result<std::unique_ptr<Ceilings>> CudaCeilings::make(std::shared_ptr<CudaDevice>
 }
 
 std::string CudaCeilings::processors() const {
-  return str_cat(device_->multiprocessors(), " multiprocessors of ", device_->description());
+  return str_cat(device_->gpu().multiprocessors, " multiprocessors of ", device_->description());
 }
 
 double CudaCeilings::bandwidth(Traffic traffic) {
   const auto half = static_cast<size_t>(kBufferBytes / 2);
   const double seconds = best_seconds(device_->stream(), [&] {
     if (traffic == Traffic::kRead)
-      return cuda::read_all(device_->stream(), device_->multiprocessors(), buffer_.data(),
+      return cuda::read_all(device_->stream(), device_->gpu().multiprocessors, buffer_.data(),
                             kBufferBytes);
     CUDA_CHECK(cudaMemcpyAsync(buffer_.data() + half, buffer_.data(), half,
                                cudaMemcpyDeviceToDevice, device_->stream()));
@@ -59,7 +59,7 @@ double CudaCeilings::bandwidth(Traffic traffic) {
 ArithmeticCeiling CudaCeilings::arithmetic(Arithmetic) {
   double operations = 0;
   const double seconds = best_seconds(device_->stream(), [&] {
-    operations = cuda::matrix_peak(device_->stream(), device_->multiprocessors(),
+    operations = cuda::matrix_peak(device_->stream(), device_->gpu().multiprocessors,
                                    reinterpret_cast<float*>(buffer_.data()));
   });
   return {.flops_per_second = operations / seconds, .instruction = "mma.m16n8k16.bf16"};

@@ -12,7 +12,7 @@ class CudaCeilings final : public Ceilings {
   // Error: kResourceExhausted.
   static Result<std::unique_ptr<Ceilings>> make(std::shared_ptr<CudaDevice> device);
 
-  int threads() const override { return device_->multiprocessors(); }
+  int threads() const override { return device_->gpu().multiprocessors; }
   int64_t buffer_bytes() const override { return kBufferBytes; }
   std::string processors() const override;
   Traffic usual_traffic() const override { return Traffic::kCopy; }

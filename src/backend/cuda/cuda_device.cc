@@ -1,9 +1,11 @@
 #include "backend/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "backend/cuda/common/cuda_check.h"
+#include "backend/cuda/common/small_copy.h"
 #include "backend/cuda/cuda_row_uploader.h"
 #include "backend/cuda/linear/random_rows.h"
 #include "backend/cuda/linear/weight_store.h"
@@ -27,8 +29,9 @@ Result<std::shared_ptr<CudaDevice>> CudaDevice::make() {
     return Error{ErrorCode::kUnavailable, str_cat("cuda: ", device->description_,
                                                   " is older than 8.0, the first that works")};
   device->unified_ = properties.integrated != 0;
-  device->multiprocessors_ = properties.multiProcessorCount;
-  device->shared_bytes_ = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
+  device->gpu_ = {.multiprocessors = properties.multiProcessorCount,
+                  .shared_bytes = static_cast<int64_t>(properties.sharedMemPerMultiprocessor),
+                  .has_bulk_copies = properties.major >= 9};
   device->cache_bytes_ = properties.l2CacheSize;
   CUDA_CHECK(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking));
   return device;
@@ -85,9 +88,11 @@ std::byte* CudaDevice::pinned(size_t bytes) {
   return place;
 }
 
-// Small copies go through pinned memory: the driver takes them without waiting.
+// The smallest copies travel in a kernel's parameters; others go through pinned memory, from which
+// the driver takes them without waiting.
 void CudaDevice::copy_to_device(std::byte* to, std::span<const std::byte> from) {
   if (from.empty()) return;
+  if (cuda::is_small_copy(to, from.size())) return cuda::write_small(stream_, to, from);
   const std::lock_guard lock(pinned_mutex_);
   if (std::byte* const place = pinned(from.size()); place != nullptr) {
     std::memcpy(place, from.data(), from.size());
@@ -100,10 +105,25 @@ void CudaDevice::copy_to_host(std::span<std::byte> to, const std::byte* from) {
   if (to.empty()) return;
   const std::lock_guard lock(pinned_mutex_);
   std::byte* const place = pinned(to.size());
-  CUDA_CHECK(cudaMemcpyAsync(place != nullptr ? place : to.data(), from, to.size(),
-                             cudaMemcpyDeviceToHost, stream_));
-  CUDA_CHECK(cudaStreamSynchronize(stream_));
+  if (place != nullptr && cuda::is_small_copy(from, to.size())) {
+    auto* const flag = reinterpret_cast<uint32_t*>(pinned(sizeof(uint32_t)));
+    const std::atomic_ref<uint32_t> arrived(*flag);
+    arrived.store(0);
+    cuda::publish_small(stream_, from, place, to.size(), flag, 1);
+    while (arrived.load(std::memory_order_acquire) == 0) check_running();
+  } else {
+    CUDA_CHECK(cudaMemcpyAsync(place != nullptr ? place : to.data(), from, to.size(),
+                               cudaMemcpyDeviceToHost, stream_));
+    CUDA_CHECK(cudaStreamSynchronize(stream_));
+  }
   if (place != nullptr) std::memcpy(to.data(), place, to.size());
+}
+
+// A failed kernel ends the program here instead of being waited for without end.
+void CudaDevice::check_running() const {
+  for (int i = 0; i < 64; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (const cudaError_t status = cudaStreamQuery(stream_); status != cudaErrorNotReady)
+    CUDA_CHECK(status);
 }
 
 void CudaDevice::zero(std::byte* at, int64_t bytes) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "backend/cuda/common/gpu.h"
 #include "backend/device.h"
 
 namespace pewter {
@@ -44,8 +45,7 @@ class CudaDevice final : public Device {
                          const WeightMatrix& rows);
 
   cudaStream_t stream() const { return stream_; }
-  int multiprocessors() const { return multiprocessors_; }
-  int64_t shared_bytes() const { return shared_bytes_; }  // of a multiprocessor
+  const cuda::Gpu& gpu() const { return gpu_; }
   // "NVIDIA H200, compute capability 9.0"
   const std::string& description() const { return description_; }
 
@@ -54,11 +54,12 @@ class CudaDevice final : public Device {
   // A place in pinned memory for a copy that is enqueued at once; null when it is too large. Its
   // lock is held as long as the place is used.
   std::byte* pinned(size_t bytes);
+  void check_running() const;
   // Makes staging_ at least so large; its lock is held.
   Status reserve_staging(int64_t bytes);
   cudaStream_t stream_ = nullptr;
-  int multiprocessors_ = 0;
-  int64_t shared_bytes_ = 0, cache_bytes_ = 0;
+  cuda::Gpu gpu_;
+  int64_t cache_bytes_ = 0;
   bool unified_ = false;
   std::map<std::pair<const void*, uint64_t>, cudaGraphExec_t> steps_;  // null: seen once
   std::mutex pinned_mutex_;

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/common/cuda_check.h"
 #include "backend/cuda/common/rows.h"
+#include "backend/cuda/delta/net.h"
 #include "backend/cuda/linear/coded_rows.h"
 #include "backend/cuda/linear/router.h"
 #include "backend/cuda/sampling/sampling.h"
@@ -85,6 +86,7 @@ void CudaOps::lay_out(Arena& arena) {
                       cuda::most_blocks(few, l.experts, l.top_k, cuda::block_rows(few))));
   arena.take(scratch_.block_count, 1);
   arena.take(scratch_.claims, 2);
+  arena.take(scratch_.net_words, cuda::kNetWords);
   arena.take(scratch_.expert_outputs, l.top_k > 0 ? (pairs + rows) * l.widest_input : 0);
   arena.take(
       scratch_.codes,
@@ -162,12 +164,14 @@ void CudaOps::embed(const EmbedArgs& args) {
                               .hidden = to_int(args.out.dim(1))});
 }
 
-void CudaOps::norm_linear(const NormLinearArgs& args) {
+// The product of rows that norm_rows_of is to leave in scratch.
+StreamArgs CudaOps::normed_product(const NormLinearArgs& args) const {
   const int64_t hidden = args.x.dim(1);
   StreamArgs job = dense(scratch_.normed, hidden, hidden, args.x.dim(0));
   job.out = args.out.data();
   job.out_stride = args.out.stride(0);
   job.output = args.out.dtype() == DType::kF32 ? StreamOutput::kF32 : StreamOutput::kBF16;
+  job.codes = scratch_.codes;
   CHECK(args.w.size() <= StreamArgs::kMaxStacks, args.w.size(), " matrices side by side");
   int64_t column = 0;
   for (const WeightMatrix* w : args.w) {
@@ -176,16 +180,21 @@ void CudaOps::norm_linear(const NormLinearArgs& args) {
     column += w->n;
   }
   CHECK(column == args.out.dim(1), "outputs ", column, " into ", args.out.dim(1));
+  return job;
+}
+
+void CudaOps::norm_linear(const NormLinearArgs& args) {
+  StreamArgs job = normed_product(args);
   norm_rows_of(job, args.x, args.norm, args.epsilon);
   product(job);
 }
 
 void CudaOps::linear_add(const LinearAddArgs& args) { add_product(args, false); }
 
-void CudaOps::add_product(const LinearAddArgs& args, bool has_codes) {
+StreamArgs CudaOps::adding_product(const LinearAddArgs& args) const {
   StreamArgs job = dense(bf16(args.x), args.x.stride(0), args.w.k, args.x.dim(0));
   job.w[job.stacks++] = cuda::stack_of(args.w);
-  job.has_codes = has_codes;
+  job.codes = scratch_.codes;
   job.out = args.partial.data();
   job.out_stride = args.partial.stride(0);
   job.output = StreamOutput::kF32;
@@ -194,6 +203,12 @@ void CudaOps::add_product(const LinearAddArgs& args, bool has_codes) {
     job.residual = args.residual.data_as<float>();
     job.residual_stride = args.residual.stride(0);
   }
+  return job;
+}
+
+void CudaOps::add_product(const LinearAddArgs& args, bool has_codes) {
+  StreamArgs job = adding_product(args);
+  job.has_codes = has_codes;
   product(job);
 }
 
@@ -225,8 +240,7 @@ cuda::DeltaArgs CudaOps::delta_args(const DeltaMixArgs& args) const {
 
 void CudaOps::delta_mix(const DeltaMixArgs& args) { mix(args, false, true); }
 
-// True when the rows are coded.
-bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes, bool runs) {
+cuda::DeltaArgs CudaOps::mix_args(const DeltaMixArgs& args) const {
   cuda::DeltaArgs delta = delta_args(args);
   delta.slot = args.batch.slot;
   delta.accepted = args.batch.accepted;
@@ -237,6 +251,12 @@ bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes, bool runs) {
   delta.in_stride = args.in.stride(0);
   delta.out = bf16(args.out);
   delta.out_stride = args.out.stride(0);
+  return delta;
+}
+
+// True when the rows are coded.
+bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes, bool runs) {
+  cuda::DeltaArgs delta = mix_args(args);
   if (args.batch.phase == Phase::kPrefill) {
     if (runs) cuda::delta_prefill(stream(), delta);
     return false;
@@ -247,11 +267,35 @@ bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes, bool runs) {
   return codes;
 }
 
-// As the stages in turn; the rows between the last two are coded by the kernel that makes them.
+// In one kernel for few rows of one sequence. Otherwise as the stages in turn; the rows between the
+// last two are coded by the kernel that makes them.
 void CudaOps::delta_net(const DeltaNetArgs& args) {
+  if (args.stages.only < 0 && args.mix.batch.phase == Phase::kDecode && fused_delta_net(args))
+    return;
   if (args.stages.runs(0)) norm_linear(args.in);
   const bool coded = mix(args.mix, cuda::is_coded(args.out.w.format), args.stages.runs(1));
   if (args.stages.runs(2)) add_product(args.out, coded);
+}
+
+bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
+  cuda::DeltaNet net{.in = normed_product(args.in),
+                     .mix = mix_args(args.mix),
+                     .out = adding_product(args.out),
+                     .words = scratch_.net_words};
+  if (cuda::is_coded(args.out.w.format)) net.mix.codes = scratch_.codes;
+  if (!cuda::can_fuse(gpu(), net)) return false;
+  const TensorView& x = args.in.x;
+  if (cuda::can_norm(net, x.stride(0))) {
+    net.norm_x = x.data_as<float>();
+    net.norm_stride = x.stride(0);
+    net.norm_weight = args.in.norm.data_as<float>();
+    net.epsilon = args.in.epsilon;
+  } else {
+    norm_rows_of(net.in, x, args.in.norm, args.in.epsilon);
+    if (cuda::has_coded(net.in) && !net.in.has_codes) return false;
+  }
+  cuda::delta_net(stream(), gpu(), net);
+  return true;
 }
 
 void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
@@ -396,58 +440,56 @@ cuda::Grouping CudaOps::groups(const TensorView& expert, int64_t experts) const 
           .max_blocks = to_int(cuda::most_blocks(m, experts, top_k, cuda::block_rows(m)))};
 }
 
-void CudaOps::experts_up_grouped(const ExpertsUpArgs& args, bool has_codes,
-                                 const cuda::RouteRows& route) {
-  cuda::experts_up(stream(), gpu(),
-                   {.groups = groups(args.expert, args.gate.count),
-                    .route = route,
-                    .grouping = grouping(args.expert, args.gate.count),
-                    .w = {cuda::stack_of(args.gate), cuda::stack_of(args.up)},
-                    .shared = {cuda::stack_of(args.shared_gate), cuda::stack_of(args.shared_up)},
-                    .x = bf16(args.normed),
-                    .x_stride = args.normed.stride(0),
-                    .k = to_int(args.gate.k),
-                    .out = bf16(args.hidden),
-                    .out_stride = args.hidden.dim(2),
-                    .shared_out = bf16(args.shared_hidden),
-                    .shared_stride = args.shared_hidden.stride(0),
-                    .codes = scratch_.codes,
-                    .has_codes = has_codes});
+cuda::ExpertsUp CudaOps::up_products(const ExpertsUpArgs& args, bool has_codes,
+                                     const cuda::RouteRows& route) const {
+  return {.groups = groups(args.expert, args.gate.count),
+          .route = route,
+          .grouping = grouping(args.expert, args.gate.count),
+          .w = {cuda::stack_of(args.gate), cuda::stack_of(args.up)},
+          .shared = {cuda::stack_of(args.shared_gate), cuda::stack_of(args.shared_up)},
+          .x = bf16(args.normed),
+          .x_stride = args.normed.stride(0),
+          .k = to_int(args.gate.k),
+          .out = bf16(args.hidden),
+          .out_stride = args.hidden.dim(2),
+          .shared_out = bf16(args.shared_hidden),
+          .shared_stride = args.shared_hidden.stride(0),
+          .codes = scratch_.codes,
+          .has_codes = has_codes};
 }
 
-void CudaOps::experts_down_grouped(const ExpertsDownAddArgs& args, const cuda::RouteRows& route) {
+cuda::ExpertsDown CudaOps::down_products(const ExpertsDownAddArgs& args,
+                                         const cuda::RouteRows& route) const {
   const int64_t hidden = args.partial.dim(1);
   CHECK(args.partial.stride(0) == hidden, "partial sums with gaps");
   CHECK(!args.residual.defined() || args.residual.stride(0) == hidden, "residuals with gaps");
-  cuda::experts_down(
-      stream(), gpu(),
-      {.groups = groups(args.expert, args.down.count),
-       .route = route,
-       .w = cuda::stack_of(args.down),
-       .shared = cuda::stack_of(args.shared_down),
-       .x = bf16(args.hidden),
-       .x_stride = args.hidden.dim(2),
-       .k = to_int(args.down.k),
-       .shared_x = bf16(args.shared_hidden),
-       .shared_x_stride = args.shared_hidden.stride(0),
-       .shared_k = to_int(args.shared_down.k),
-       .weight = args.weight.data_as<float>(),
-       .shared_weight = args.shared_weight.data_as<float>(),
-       .partial = args.partial.data_as<float>(),
-       .residual = args.residual.defined() ? args.residual.data_as<float>() : nullptr,
-       .hidden = to_int(hidden),
-       .codes = scratch_.codes,
-       .outputs = scratch_.expert_outputs});
+  return {.groups = groups(args.expert, args.down.count),
+          .route = route,
+          .w = cuda::stack_of(args.down),
+          .shared = cuda::stack_of(args.shared_down),
+          .x = bf16(args.hidden),
+          .x_stride = args.hidden.dim(2),
+          .k = to_int(args.down.k),
+          .shared_x = bf16(args.shared_hidden),
+          .shared_x_stride = args.shared_hidden.stride(0),
+          .shared_k = to_int(args.shared_down.k),
+          .weight = args.weight.data_as<float>(),
+          .shared_weight = args.shared_weight.data_as<float>(),
+          .partial = args.partial.data_as<float>(),
+          .residual = args.residual.defined() ? args.residual.data_as<float>() : nullptr,
+          .hidden = to_int(hidden),
+          .codes = scratch_.codes,
+          .outputs = scratch_.expert_outputs};
 }
 
 void CudaOps::experts_up(const ExpertsUpArgs& args) {
   cuda::group_pairs(stream(), grouping(args.expert, args.gate.count));
-  experts_up_grouped(args, false);
+  cuda::experts_up(stream(), gpu(), up_products(args, false));
 }
 
 void CudaOps::experts_down_add(const ExpertsDownAddArgs& args) {
   cuda::group_pairs(stream(), grouping(args.expert, args.down.count));
-  experts_down_grouped(args);
+  cuda::experts_down(stream(), gpu(), down_products(args));
 }
 
 // As the stages in turn, with one grouping for both products.
@@ -463,8 +505,8 @@ void CudaOps::moe(const MoeArgs& args) {
     cuda::group_pairs(stream(), pairs);
   }
   const cuda::RouteRows still = up_routes ? rows : cuda::RouteRows{};
-  if (args.stages.runs(1)) experts_up_grouped(args.up, coded, still);
-  if (args.stages.runs(2)) experts_down_grouped(args.down, still);
+  if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up_products(args.up, coded, still));
+  if (args.stages.runs(2)) cuda::experts_down(stream(), gpu(), down_products(args.down, still));
 }
 
 void CudaOps::mlp_up(const MlpUpArgs& args) {

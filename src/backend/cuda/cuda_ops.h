@@ -62,6 +62,7 @@ class CudaOps final : public Ops {
     float* mixed = nullptr;           // delta prefill: [rows + 16·sequences, channels]
     float* mixed_gates = nullptr;
     int32_t* claims = nullptr;
+    int32_t* net_words = nullptr;    // as claims
     float* edited_logits = nullptr;  // [logits rows, vocabulary]
     cuda::SamplePart* sample_parts = nullptr;
     float* attention_partials = nullptr;
@@ -70,11 +71,15 @@ class CudaOps final : public Ops {
   void lay_out(Arena& arena);
 
   cudaStream_t stream() const { return device_->stream(); }
-  cuda::Gpu gpu() const { return {device_->multiprocessors(), device_->shared_bytes()}; }
+  cuda::Gpu gpu() const { return device_->gpu(); }
   void product(const cuda::StreamArgs& args);
   void norm_rows_of(cuda::StreamArgs& job, const TensorView& x, const TensorView& weight,
                     float epsilon);
+  cuda::StreamArgs normed_product(const NormLinearArgs& args) const;
+  cuda::StreamArgs adding_product(const LinearAddArgs& args) const;
   void add_product(const LinearAddArgs& args, bool has_codes);
+  // False, and nothing done, when the block cannot be one kernel.
+  bool fused_delta_net(const DeltaNetArgs& args);
   // Not `runs`: only what they would do is decided.
   bool mix(const DeltaMixArgs& args, bool wants_codes, bool runs);
   bool attend(const AttentionArgs& args, bool wants_codes, bool runs);
@@ -84,10 +89,12 @@ class CudaOps final : public Ops {
   cuda::GroupPairs grouping(const TensorView& expert, int64_t experts) const;
   cuda::Grouping groups(const TensorView& expert, int64_t experts) const;
   // With a route's logits: routes and groups the rows as well.
-  void experts_up_grouped(const ExpertsUpArgs& args, bool has_codes,
-                          const cuda::RouteRows& route = {});
-  void experts_down_grouped(const ExpertsDownAddArgs& args, const cuda::RouteRows& route = {});
+  cuda::ExpertsUp up_products(const ExpertsUpArgs& args, bool has_codes,
+                              const cuda::RouteRows& route = {}) const;
+  cuda::ExpertsDown down_products(const ExpertsDownAddArgs& args,
+                                  const cuda::RouteRows& route = {}) const;
   cuda::DeltaArgs delta_args(const DeltaMixArgs& args) const;
+  cuda::DeltaArgs mix_args(const DeltaMixArgs& args) const;
 
   std::shared_ptr<CudaDevice> device_;
   OpsLimits limits_;

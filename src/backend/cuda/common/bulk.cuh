@@ -43,7 +43,20 @@ __device__ inline void copy_bulk(uint32_t to, const void* from, int bytes, uint3
         "l"(from), "r"(bytes), "r"(barrier)
         : "memory");
 }
-// The same by `threads` threads, of which this is number `thread`; all then arrive.
+// The same of what is read once a step: it is the first to leave the L2 cache, so that what every
+// layer needs stays there, the kernels' instructions above all.
+__device__ inline void copy_bulk_once(uint32_t to, const void* from, int bytes, uint32_t barrier) {
+  if constexpr (kBulkCopies) {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1], %2, [%3], %4;" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+        : "memory");
+  }
+}
+// As copy_bulk, by `threads` threads, of which this is number `thread`; all then arrive.
 __device__ inline void copy_by_threads(uint32_t to, const uint8_t* from, int bytes, int thread,
                                        int threads) {
   for (int i = 16 * thread; i < bytes; i += 16 * threads)

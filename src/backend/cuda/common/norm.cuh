@@ -36,9 +36,11 @@ __device__ inline NormShare<kThreads, kQuads> norm_weights(int width, const floa
 
 // load(i): inputs i … i + 3; store(i, normed pair, normed pair). width is a multiple of four and at
 // most kNormLanes · 4 · kQuads. scratch: kNormWarps floats, free for reuse after the next barrier.
-template <int kThreads, int kQuads, typename Load, typename Store>
+// sync(): a barrier of the threads.
+template <int kThreads, int kQuads, typename Load, typename Store, typename Sync>
 __device__ inline void norm_row(int width, float epsilon, const NormShare<kThreads, kQuads>& weight,
-                                const Load& load, const Store& store, float* scratch) {
+                                const Load& load, const Store& store, float* scratch,
+                                const Sync& sync) {
   using Share = NormShare<kThreads, kQuads>;
   constexpr int kTurns = Share::kTurns;
   const int lane = threadIdx.x % kWarp;
@@ -58,7 +60,7 @@ __device__ inline void norm_row(int width, float epsilon, const NormShare<kThrea
     sum = warp_sum(sum);
     if (lane == 0) scratch[(static_cast<int>(threadIdx.x) + turn * kThreads) / kWarp] = sum;
   }
-  __syncthreads();
+  sync();
   float total = 0;
 #pragma unroll
   for (int i = 0; i < kNormWarps; ++i) total += scratch[i];
@@ -74,6 +76,12 @@ __device__ inline void norm_row(int width, float epsilon, const NormShare<kThrea
             make_uint2(pack_bf16(four.x * scale * (1.0f + by.x), four.y * scale * (1.0f + by.y)),
                        pack_bf16(four.z * scale * (1.0f + by.z), four.w * scale * (1.0f + by.w))));
       }
+}
+
+template <int kThreads, int kQuads, typename Load, typename Store>
+__device__ inline void norm_row(int width, float epsilon, const NormShare<kThreads, kQuads>& weight,
+                                const Load& load, const Store& store, float* scratch) {
+  norm_row(width, epsilon, weight, load, store, scratch, [] { __syncthreads(); });
 }
 
 // Whether a row can be normalised by quads.

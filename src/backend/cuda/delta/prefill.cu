@@ -43,7 +43,7 @@ __device__ inline void gate_head(const DeltaArgs& a, const Part& part, int head)
   const __nv_bfloat16* in =
       a.in + part.first * a.in_stride + a.channels() + heads * a.value_dim + head;
   for (int i = 0; i < part.rows; ++i, in += a.in_stride, mixed += 2 * heads) {
-    const Gates gates = gates_of(in, heads, rate, bias);
+    const Gates gates = gates_of(in[0], in[heads], rate, bias);
     mixed[head] = gates.decay;
     mixed[heads + head] = gates.write;
   }
@@ -112,8 +112,7 @@ __global__ void __launch_bounds__(kRuleThreads) rule_kernel(const __grid_constan
     load_chunk(a, part.scratch + begin, rows, head, chunk);
     __syncthreads();
     for (int row = 0; row < rows; ++row)
-      state.template run_row<true>(chunk.q[row], chunk.k[row], chunk.v[row], chunk.decay[row],
-                                   chunk.write[row]);
+      state.run_row(chunk.q[row], chunk.k[row], chunk.v[row], chunk.decay[row], chunk.write[row]);
     __syncthreads();
     for (int row = skip + warp; row < rows; row += kRuleWarps) {
       const int64_t at = part.first + begin + row - part.accepted;

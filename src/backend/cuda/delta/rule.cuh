@@ -92,8 +92,9 @@ struct HeadState {
     return x;
   }
 
-  // One row: k and q unit vectors [kKeys], v [kColumns]. With kOutput, v becomes the row's output.
-  template <bool kOutput>
+  __device__ void begin() const {}
+
+  // One row: k and q unit vectors [kKeys], v [kColumns], which becomes the row's output.
   __device__ void run_row(const float* q_row, const float* k_row, float* v, float decay,
                           float write) {
     float predicted[4] = {}, o[4] = {};
@@ -110,21 +111,19 @@ struct HeadState {
     for (int c = 0; c < 4; ++c) predicted[c] = write * (v[column + c] - key_sum(predicted[c]));
 #pragma unroll
     for (int i = 0; i < kKeySteps; ++i) {
-      const float k = k_row[16 * i + key], q = kOutput ? q_row[16 * i + key] : 0.0f;
+      const float k = k_row[16 * i + key], q = q_row[16 * i + key];
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         s[i][c] = fmaf(k, predicted[c], s[i][c]);
-        if (kOutput) o[c] = fmaf(s[i][c], q, o[c]);
+        o[c] = fmaf(s[i][c], q, o[c]);
       }
     }
-    if constexpr (kOutput) {
 #pragma unroll
-      for (int c = 0; c < 4; ++c) o[c] = key_sum(o[c]);
-      __syncwarp();  // the row's v has been read
-      if (key == 0)
+    for (int c = 0; c < 4; ++c) o[c] = key_sum(o[c]);
+    __syncwarp();  // the row's v has been read
+    if (key == 0)
 #pragma unroll
-        for (int c = 0; c < 4; ++c) v[column + c] = o[c];
-    }
+      for (int c = 0; c < 4; ++c) v[column + c] = o[c];
   }
 };
 
@@ -190,8 +189,8 @@ struct Gates {
   float decay, write;  // g, a logarithm, and β
 };
 // Gates from a row's inputs b and a of a head.
-__device__ inline Gates gates_of(const __nv_bfloat16* b, int heads, float rate, float bias) {
-  return {rate * softplus(to_float(b[heads]) + bias), sigmoid(to_float(b[0]))};
+__device__ inline Gates gates_of(__nv_bfloat16 b, __nv_bfloat16 a, float rate, float bias) {
+  return {rate * softplus(to_float(a) + bias), sigmoid(to_float(b))};
 }
 
 }  // namespace pewter::cuda

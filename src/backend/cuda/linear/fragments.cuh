@@ -361,22 +361,27 @@ __device__ inline void multiply_bf16(uint32_t at, int blocks, int block, int ste
   }
 }
 
-template <bool kSliced = false, int kRows, bool kShared>
+// Formats a kernel is made for: all, those of is_common(…), or bf16 and fp8.
+enum class Formats : uint8_t { kAny, kCommon, kPlain };
+
+template <bool kSliced = false, Formats kFormats = Formats::kAny, int kRows, bool kShared>
 __device__ inline void multiply_blocks(const BlockFormat& w, uint32_t at, int blocks, int block,
                                        int step, const Lane& me, const Inputs<kRows, kShared>& x,
                                        Sums<kRows>& sums) {
-  switch (w.format) {
-    case WeightFormat::kInt4Group128:
-      if (w.scale_dtype != DType::kF32 && !w.has_zeros)
+  if (w.format == WeightFormat::kFp8Block128)
+    return multiply_fp8<kSliced>(w, at, blocks, block, step, me, x, sums);
+  if constexpr (kFormats != Formats::kPlain) {
+    if (w.format == WeightFormat::kInt4Group128) {
+      if (kFormats == Formats::kCommon || (w.scale_dtype != DType::kF32 && !w.has_zeros))
         return multiply_int4<true, kSliced>(w, at, blocks, block, step, me, x, sums);
-      return multiply_int4<false, kSliced>(w, at, blocks, block, step, me, x, sums);
-    case WeightFormat::kFp8Block128:
-      return multiply_fp8<kSliced>(w, at, blocks, block, step, me, x, sums);
-    case WeightFormat::kInt8Row:
-      return multiply_int8<kSliced>(w, at, blocks, block, step, me, x, sums);
-    default:
-      return multiply_bf16<kSliced>(at, blocks, block, step, me, x, sums);
+      if constexpr (kFormats == Formats::kAny)
+        return multiply_int4<false, kSliced>(w, at, blocks, block, step, me, x, sums);
+    }
   }
+  if constexpr (kFormats == Formats::kAny)
+    if (w.format == WeightFormat::kInt8Row)
+      return multiply_int8<kSliced>(w, at, blocks, block, step, me, x, sums);
+  multiply_bf16<kSliced>(at, blocks, block, step, me, x, sums);
 }
 
 }  // namespace pewter::cuda

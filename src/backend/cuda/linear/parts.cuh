@@ -75,18 +75,40 @@ __device__ inline void stage_rows(int count, int k, int width, bool coded, const
 }
 
 // Rows normalised on their way into shared memory, as bf16. Complete after a barrier.
-template <int kThreads>
+template <int kThreads, typename Sync>
 __device__ inline void stage_normed_rows(const float* x, int64_t stride, int count, int k,
                                          const NormShare<kThreads, 2>& weight, float epsilon,
-                                         uint8_t* rows, float* scratch) {
+                                         uint8_t* rows, float* scratch, const Sync& sync) {
+#pragma unroll 1
   for (int r = 0; r < count; ++r) {
     uint8_t* const to = rows + r * row_pitch(k);
     norm_row<kThreads, 2>(
         k, epsilon, weight,
         [&](int i) { return *reinterpret_cast<const float4*>(x + r * stride + i); },
         [&](int i, uint2 four) { *reinterpret_cast<uint2*>(to + 2 * i) = four; },
-        scratch + r % 2 * kNormWarps);
+        scratch + r % 2 * kNormWarps, sync);
   }
+}
+template <int kThreads>
+__device__ inline void stage_normed_rows(const float* x, int64_t stride, int count, int k,
+                                         const NormShare<kThreads, 2>& weight, float epsilon,
+                                         uint8_t* rows, float* scratch) {
+  stage_normed_rows<kThreads>(x, stride, count, k, weight, epsilon, rows, scratch,
+                              [] { __syncthreads(); });
+}
+
+// Codes rows of bf16 in shared memory in place. width: whole groups. By `kThreads` threads.
+template <int kThreads>
+__device__ inline void code_rows_in_place(int count, int width, uint8_t* rows) {
+#pragma unroll 1
+  for (int r = 0; r < count; ++r)
+#pragma unroll 1
+    for (int at = static_cast<int>(threadIdx.x) * 8; at < round_up(width, 256);
+         at += kThreads * 8) {
+      uint8_t* const row = rows + r * row_pitch(width);
+      const uint4 eight = at < width ? *reinterpret_cast<const uint4*>(row + 2 * at) : uint4{};
+      code_inputs(eight, at, at < width, width, row);
+    }
 }
 
 // Points a lane at its columns: row_of(r) is the row of shared memory, or of memory, for row r of

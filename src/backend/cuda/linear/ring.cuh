@@ -36,7 +36,7 @@ struct Ring {
       arrive_with_copies(barrier);
     } else if (lane == 0) {
       expect_bytes(barrier, size);
-      copy_bulk(to, from, size, barrier);
+      copy_bulk_once(to, from, size, barrier);
     }
     in = in + 1 == count ? 0 : in + 1;
   }

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
 #pragma unroll 1
   for (int block = me.warp; block < w.blocks; block += kWarps) {
     const uint32_t at = ring.wait();
-    multiply_blocks(format, at, 1, block, 1, me, x, slice);
+    multiply_blocks<false, Formats::kPlain>(format, at, 1, block, 1, me, x, slice);
     ring.release();
     refill();
   }

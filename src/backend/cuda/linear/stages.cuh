@@ -40,7 +40,7 @@ struct Stages {
     if (!kBulkCopies)
       copy_by_threads(to, from, size, static_cast<int>(threadIdx.x), kThreads);
     else if (threadIdx.x == 0)
-      copy_bulk(to, from, size, barriers + 8 * in);
+      copy_bulk_once(to, from, size, barriers + 8 * in);
   }
   __device__ void close() {
     if (!kBulkCopies) arrive_with_copies(barriers + 8 * in);

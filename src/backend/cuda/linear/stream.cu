@@ -14,22 +14,11 @@
 #include <algorithm>
 
 #include "backend/cuda/linear/coded_rows.h"
-#include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/linear/stream.h"
+#include "backend/cuda/linear/stream_unit.cuh"
 
 namespace pewter::cuda {
 namespace {
-
-constexpr bool is_gated(StreamOutput output) { return output == StreamOutput::kGatedBF16; }
-
-// Who does what. bf16 rows and coded ones are for different blocks of threads: the first
-// `plain_shares` of those take the units of the first matrices, `plain_units` of them, which want
-// bf16 rows; zeros where all want the same.
-struct Split {
-  int plain_units = 0, plain_shares = 0;
-  int units = 0;  // of all matrices
-  int fixed = 1;  // units a block of threads has from the start
-};
 
 // The units of a block of threads, by whoever requests weights; the others learn of them from a
 // queue in shared memory. `claims` counts those taken beyond the fixed ones, and the blocks of
@@ -70,37 +59,13 @@ struct Units {
   }
 };
 
-// One of a block's 16 × rows results; `sums` are the unit's, the up matrix's behind the gate's.
-template <int kRows>
-__device__ inline void write_output(const StreamArgs& a, const TileStack& w, int n, int row,
-                                    const float* sums, float before) {
-  const int output = n % 16;
-  float value = total_of<kRows>(sums, output, row);
-  if (w.row_scales != nullptr) value *= w.row_scales[n];
-  const int64_t at = row * a.out_stride + w.out_column + n;
-  switch (a.output) {
-    case StreamOutput::kGatedBF16:
-      value = silu(value) * total_of<kRows>(sums + kStreamWarps * kSliceSums<kRows>, output, row);
-      [[fallthrough]];
-    case StreamOutput::kBF16:
-      static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16(value);
-      break;
-    case StreamOutput::kAddF32:
-      a.residual[row * a.residual_stride + w.out_column + n] = before + value;
-      [[fallthrough]];
-    case StreamOutput::kF32:
-      static_cast<float*>(a.out)[at] = value;
-      break;
-  }
-}
-
 // Sums are kept twice, the next unit's while the last one's are added up, where there is room.
 template <int kRows>
 constexpr int kBuffers = kRows == 32 ? 1 : 2;
 
 // kBlocks: blocks of threads the registers are shared out to. Four leave room for the kernel
 // behind.
-template <int kRows, bool kShared, int kBlocks>
+template <int kRows, bool kShared, int kBlocks, Formats kFormats>
 __global__ void __launch_bounds__(kStreamThreads, register_blocks(kBlocks))
     stream_kernel(const __grid_constant__ StreamArgs a, const __grid_constant__ Split split,
                   int stage_bytes, int stage_count, int width) {
@@ -110,7 +75,7 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kBlocks))
   __shared__ int pieces[StreamArgs::kMaxStacks];
   __shared__ int queue[Units::kQueue];  // matrix · 2²⁴ + tile
   auto* const stacks = reinterpret_cast<TileStack*>(stack_memory);
-  constexpr int kPartSums = kStreamWarps * kSliceSums<kRows>, kTileBits = 24;
+  constexpr int kPartSums = kStreamWarps * kSliceSums<kRows>;
   start_next();
   const Lane me;
   const bool gated = is_gated(a.output);
@@ -230,9 +195,9 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kBlocks))
 #pragma unroll 1
       for (int block = 0; block < m.blocks; block += piece) {
         const uint32_t at = stages.wait();
-        multiply_blocks(format, at + me.warp * m.block_bytes,
-                        blocks_of(me.warp, min(piece, m.blocks - block)), block + me.warp,
-                        kStreamWarps, me, x, slice);
+        multiply_blocks<false, kFormats>(format, at + me.warp * m.block_bytes,
+                                         blocks_of(me.warp, min(piece, m.blocks - block)),
+                                         block + me.warp, kStreamWarps, me, x, slice);
         stages.release();
         if (block + piece >= m.blocks)
           keep_sums<kRows>(slice, me, to + part * kPartSums + me.warp * kSliceSums<kRows>);
@@ -271,38 +236,6 @@ Fit fit_of(const StreamArgs& args) {
   return {sums + (shared ? rows : 0), shared};
 }
 
-// For a grid of so many blocks of threads.
-Split split_for(const StreamArgs& args, int grid, const StagePlan& stages) {
-  if (is_gated(args.output)) return {.units = args.w[0].tiles};
-  Split split;
-  int64_t plain_cost = 0, cost = 0;
-  int plain_stacks = 0;
-  for (int i = 0; i < args.stacks; ++i) {
-    const TileStack& w = args.w[i];
-    const int64_t more = static_cast<int64_t>(w.tiles) * w.blocks * w.block_bytes;
-    cost += more;
-    split.units += w.tiles;
-    if (is_coded(w.format)) continue;
-    ++plain_stacks;
-    split.plain_units += w.tiles;
-    plain_cost += more;
-  }
-  // As many from the start as the first stages hold, when that leaves enough for later.
-  const TileStack& last = args.w[args.stacks - 1];
-  if (piece_blocks(last, stages.bytes) >= last.blocks)
-    split.fixed = split.units >= 4 * grid ? std::min(stages.count, 3) : 2;
-  if (plain_stacks == 0 || plain_stacks == args.stacks) {
-    split.plain_units = 0;
-    return split;
-  }
-  // As many blocks of threads as let none have more than its share, if there are as many.
-  const int64_t share = (cost + grid - 1) / grid;
-  const int64_t each = std::max<int64_t>(1, share * split.plain_units / plain_cost);
-  split.plain_shares = static_cast<int>(
-      std::clamp<int64_t>((split.plain_units + each - 1) / each, 1, std::max(grid - 1, 1)));
-  return split;
-}
-
 template <int kRows>
 void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   const bool gated = is_gated(args.output);
@@ -313,12 +246,20 @@ void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   int units = args.w[0].tiles;
   for (int i = 1; i < args.stacks && !gated; ++i) units += args.w[i].tiles;
   const int grid = std::min(units, most);
-  const Split split = split_for(args, grid, stages);
+  Split split = split_for(args, grid);
+  // As many from the start as the first stages hold, when that leaves enough for later.
+  const TileStack& last = args.w[args.stacks - 1];
+  if (!gated && piece_blocks(last, stages.bytes) >= last.blocks)
+    split.fixed = split.units >= 4 * grid ? std::min(stages.count, 3) : 2;
   constexpr int kFewBlocks = kRows <= 8 ? 3 : 2, kManyBlocks = kRows <= 8 ? 4 : 2;
   const bool is_long = units > 8 * most;  // then nothing is gained by what starts early
-  const auto kernel = !fit.shared ? stream_kernel<kRows, false, kManyBlocks>
-                      : is_long   ? stream_kernel<kRows, true, kFewBlocks>
-                                  : stream_kernel<kRows, true, kManyBlocks>;
+  constexpr Formats kAny = Formats::kAny, kFew = kRows <= 8 ? Formats::kCommon : kAny;
+  const bool common =
+      std::all_of(args.w, args.w + args.stacks, [](const TileStack& w) { return is_common(w); });
+  const auto kernel = !fit.shared ? stream_kernel<kRows, false, kManyBlocks, kAny>
+                      : is_long   ? stream_kernel<kRows, true, kFewBlocks, kAny>
+                      : common    ? stream_kernel<kRows, true, kManyBlocks, kFew>
+                                  : stream_kernel<kRows, true, kManyBlocks, kAny>;
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
          static_cast<size_t>(bytes), kernel, args, split, stages.bytes, stages.count,
          padded_inputs(args.k));
@@ -364,13 +305,7 @@ void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args)
                        .k = args.k,
                        .codes = args.codes});
   StreamArgs some = args;
-  // Matrices that want bf16 rows first; then those whose units take longest, so that none is left
-  // for the end.
-  if (!is_gated(args.output))
-    std::stable_sort(some.w, some.w + some.stacks, [](const TileStack& a, const TileStack& b) {
-      if (is_coded(a.format) != is_coded(b.format)) return is_coded(b.format);
-      return a.blocks * a.block_bytes > b.blocks * b.block_bytes;
-    });
+  sort_stacks(some);
   for (int begin = 0; begin < args.rows; begin += kMostRows) {
     some.rows = std::min(args.rows - begin, kMostRows);
     if (args.x_rows != nullptr)

@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
+#include "backend/cuda/common/gpu.h"
 #include "backend/cuda/weight_layout.h"
 
 namespace pewter::cuda {
@@ -23,6 +24,13 @@ struct TileStack {
   int block_bytes = 0;
   int out_column = 0;  // where its outputs begin
 };
+// What most models consist of: bf16, fp8, int4 with scales of 16 bits and no zero points. Kernels
+// for these alone are shorter, and instructions that are not in their cache come as slowly as
+// weights.
+inline bool is_common(const TileStack& w) {
+  return w.format == WeightFormat::kBF16 || w.format == WeightFormat::kFp8Block128 ||
+         (w.format == WeightFormat::kInt4Group128 && w.scale_dtype != DType::kF32 && !w.has_zeros);
+}
 TileStack stack_of(const WeightMatrix& w, int64_t out_column = 0);
 
 // What happens to a finished sum.
@@ -54,11 +62,6 @@ struct StreamArgs {
   StreamOutput output = StreamOutput::kBF16;
 };
 
-// What a launch has to know of the GPU.
-struct Gpu {
-  int multiprocessors = 0;
-  int64_t shared_bytes = 0;  // of a multiprocessor
-};
 bool has_coded(const StreamArgs& args);  // whether a matrix wants coded rows
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args);
 

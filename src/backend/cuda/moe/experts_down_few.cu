@@ -47,17 +47,20 @@ struct Walk {
   }
 };
 
+// kMost: rows of the step at most.
+template <int kMost, Formats kFormats>
 __global__ void __launch_bounds__(kThreads, register_blocks(2))
     few_kernel(const __grid_constant__ ExpertsDown a, const __grid_constant__ Plan plan, int width,
                int shared_width) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ uint64_t barriers[kWarps * kFewStages];
-  __shared__ __align__(16) unsigned char routing_memory[sizeof(Routing)];
-  Routing& routing = *reinterpret_cast<Routing*>(routing_memory);
+  __shared__ __align__(16) unsigned char routing_memory[sizeof(Routing<kMost>)];
+  auto& routing = *reinterpret_cast<Routing<kMost>*>(routing_memory);
   start_next();
   const Lane me;
   const int thread = static_cast<int>(threadIdx.x), tile = static_cast<int>(blockIdx.x);
-  const int step_rows = a.groups.rows, top_k = a.groups.top_k, pairs = step_rows * top_k;
+  const int step_rows = kMost == 1 ? 1 : a.groups.rows, top_k = a.groups.top_k,
+            pairs = step_rows * top_k;
   const int shared_entries = a.groups.shared_blocks();
 
   // This warp's matrices, and its part of their tiles.
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
   } else {
     wait_for_inputs();
     if (thread == 0) routing.block_count = *a.groups.block_count;
-    for (int i = thread; i < min(a.groups.max_blocks, kRouteChoices + kFewRouted); i += kThreads)
+    for (int i = thread; i < min(a.groups.max_blocks, Routing<kMost>::kBlocks); i += kThreads)
       routing.blocks[i] = a.groups.blocks[i];
     for (int i = thread; i < pairs; i += kThreads) {
       routing.pairs[i] = a.groups.pairs[i];
@@ -167,10 +170,11 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
     for (int block = 0; block < blocks; block += each) {
       const uint32_t at = ring.wait();
       if (!shared) {
-        multiply_blocks<true>(format, at, min(each, blocks - block), block, 1, me, x, total);
+        multiply_blocks<true, kFormats>(format, at, min(each, blocks - block), block, 1, me, x,
+                                        total);
       } else {  // parts of the row's sum, which are added in order
         total[0][0] = total[0][2] = 0;
-        multiply_blocks<true>(format, at, 1, block, 1, me, x, total);
+        multiply_blocks<true, kFormats>(format, at, 1, block, 1, me, x, total);
         keep(shared_results + 16 * (row * w.blocks + first_block + block));
       }
       ring.release();
@@ -205,9 +209,13 @@ bool down_few(cudaStream_t stream, const ExpertsDown& args) {
   const int width = padded_inputs(args.k);
   const int share = (args.shared.blocks + kSharedWarps - 1) / kSharedWarps;
   const int shared_width = padded_inputs(share * block_inputs(args.shared.format));
-  const int64_t own = static_cast<int64_t>(sizeof(Routing)) + kWarps * kFewStages * 8;
+  const int64_t own = static_cast<int64_t>(sizeof(Routing<kFewRouted>)) + kWarps * kFewStages * 8;
   const int64_t results = (choices + groups.rows * args.shared.blocks) * 64;
   const int64_t row = kRoutedWarps * row_pitch(width) + kSharedWarps * row_pitch(shared_width);
+  const auto kernel = !is_common(args.w) || !is_common(args.shared)
+                          ? few_kernel<kFewRouted, Formats::kAny>
+                      : groups.rows == 1 ? few_kernel<1, Formats::kCommon>
+                                         : few_kernel<kFewRouted, Formats::kCommon>;
   // Stages of three blocks of int4 or two; two rows at a time or one.
   constexpr int kBlock = kMostBlockBytes / 2;
   for (const auto& [blocks, together] : {std::pair{3, 2}, {2, 2}, {3, 1}, {2, 1}}) {
@@ -217,7 +225,7 @@ bool down_few(cudaStream_t stream, const ExpertsDown& args) {
     const auto stages = std::min<int64_t>((kMaxShared - fixed) / stage, kFewStages);
     if (stages < 2) continue;
     launch(stream, dim3(static_cast<unsigned>(args.w.tiles)), dim3(kThreads),
-           static_cast<size_t>(fixed - own + stages * stage), few_kernel, args,
+           static_cast<size_t>(fixed - own + stages * stage), kernel, args,
            Plan{blocks * kBlock, static_cast<int>(stages), together}, width, shared_width);
     return true;
   }

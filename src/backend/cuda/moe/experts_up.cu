@@ -29,7 +29,8 @@ __device__ inline Range range_of(int units, int index, int shares) {
 }
 
 // Writes down what a block of threads found, for others.
-__device__ inline void tell(const ExpertsUp& a, const Routing& r) {
+template <int kMost>
+__device__ inline void tell(const ExpertsUp& a, const Routing<kMost>& r) {
   const int thread = static_cast<int>(threadIdx.x), choices = a.route.rows * a.route.top_k;
   if (thread < choices) {
     a.route.expert[thread] = r.expert[thread];
@@ -41,13 +42,16 @@ __device__ inline void tell(const ExpertsUp& a, const Routing& r) {
   if (thread == 0) *a.grouping.block_count = r.block_count;
 }
 
-template <int kRows, bool kShared>
+// kLean: all rows of the step, of which there are as many at most, are in shared memory from the
+// start to the end, and formats are common; 0: that need not be so.
+template <int kRows, bool kShared, int kLean>
 __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3 : 2))
     up_kernel(const __grid_constant__ ExpertsUp a, int stage_bytes, int stage_count, int width,
               int shared_shares) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ uint64_t barriers[kMostStages + 1];
   constexpr int kPartSums = kStreamWarps * kSliceSums<kRows>;
+  constexpr Formats kFormats = kLean != 0 ? Formats::kCommon : Formats::kAny;
   const Lane me;
   Stages<> stages(shared_memory, barriers, stage_bytes, stage_count);
   Transfer transfer(barriers + kMostStages);
@@ -105,7 +109,7 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
   wait_for_inputs();
   start_next();  // not before: the next kernel looks at the logits before it waits
   // The rows of a block, or, when they are no more, all of the step.
-  const bool stays = a.groups.rows <= kRows;
+  const bool stays = kLean > 0 || a.groups.rows <= kRows;
   const auto row_codes = [&](int64_t r) { return a.codes + r * row_pitch(width); };
   if (kShared && stays) {
     if (!coded)
@@ -117,8 +121,9 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
   }
   const int others = static_cast<int>(gridDim.x) - shared_shares;
   if (kRows == 4 && a.route.logits != nullptr && !shared) {
-    __shared__ __align__(16) unsigned char routing_memory[sizeof(Routing)];
-    Routing& routing = *reinterpret_cast<Routing*>(routing_memory);
+    using Rows = Routing<kLean == 1 ? 1 : kFewRouted>;
+    __shared__ __align__(16) unsigned char routing_memory[sizeof(Rows)];
+    Rows& routing = *reinterpret_cast<Rows*>(routing_memory);
     blocks = routing.blocks;
     pairs = routing.pairs;
     route_few(a.route, routing, [&] {
@@ -181,9 +186,9 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
 #pragma unroll 1
       for (int at = 0; at < k_blocks; at += piece) {
         const uint32_t stage = stages.wait();
-        multiply_blocks(format, stage + me.warp * block_bytes,
-                        blocks_of(me.warp, min(piece, k_blocks - at)), at + me.warp, kStreamWarps,
-                        me, x, slice);
+        multiply_blocks<false, kFormats>(format, stage + me.warp * block_bytes,
+                                         blocks_of(me.warp, min(piece, k_blocks - at)),
+                                         at + me.warp, kStreamWarps, me, x, slice);
         stages.release();
         if (at + piece >= k_blocks)
           keep_sums<kRows>(slice, me, sums + part * kPartSums + me.warp * kSliceSums<kRows>);
@@ -212,7 +217,7 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   int64_t bytes = 2 * kStreamWarps * kSliceSums<kRows> * int64_t{4};
   const int64_t rows = std::min<int64_t>(groups.rows, kRows) * row_pitch(width);
   const bool shared = kLeastStages * kSmallStage + bytes + rows <=
-                      kMaxShared - static_cast<int64_t>(sizeof(Routing));
+                      kMaxShared - static_cast<int64_t>(sizeof(Routing<kFewRouted>));
   if (shared) bytes += rows;
   if (!args.has_codes && (is_coded(args.w[0].format) || is_coded(args.shared[0].format)))
     code_rows(stream, {.x = args.x,
@@ -220,14 +225,14 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
                        .rows = groups.rows,
                        .k = args.k,
                        .codes = args.codes});
-  const StagePlan stages = plan_stages(bytes + static_cast<int64_t>(sizeof(Routing)));
+  const StagePlan stages = plan_stages(bytes + static_cast<int64_t>(sizeof(Routing<kFewRouted>)));
   bytes += stages.count * stages.bytes;
   const auto cost = [](const TileStack(&w)[2]) {
     return static_cast<int64_t>(w[0].tiles) * w[0].blocks * (w[0].block_bytes + w[1].block_bytes);
   };
-  const int most =
-      gpu.multiprocessors *
-      resident_blocks(gpu, bytes + static_cast<int64_t>(sizeof(Routing)), kResidentBlocks);
+  const int most = gpu.multiprocessors *
+                   resident_blocks(gpu, bytes + static_cast<int64_t>(sizeof(Routing<kFewRouted>)),
+                                   kResidentBlocks);
   const int64_t pairs = static_cast<int64_t>(groups.rows) * groups.top_k;
   const int64_t expert_units =
       (groups.max_blocks - groups.shared_blocks()) * static_cast<int64_t>(args.w[0].tiles);
@@ -243,9 +248,12 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const int64_t each = std::max<int64_t>(1, shared_units / wanted);
   const int shares =
       static_cast<int>(std::clamp<int64_t>((shared_units + each - 1) / each, 1, grid - 1));
+  auto kernel = shared ? up_kernel<kRows, true, 0> : up_kernel<kRows, false, 0>;
+  if constexpr (kRows == 4)
+    if (shared && groups.rows <= kRows && is_common(args.w[0]) && is_common(args.shared[0]))
+      kernel = groups.rows == 1 ? up_kernel<kRows, true, 1> : up_kernel<kRows, true, kRows>;
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
-         static_cast<size_t>(bytes), shared ? up_kernel<kRows, true> : up_kernel<kRows, false>,
-         args, stages.bytes, stages.count, width, shares);
+         static_cast<size_t>(bytes), kernel, args, stages.bytes, stages.count, width, shares);
 }
 
 }  // namespace

@@ -80,14 +80,17 @@ __device__ inline void route_row(int experts, int top_k, const float* logits, in
 constexpr int kFewRouted = 8, kFewExperts = 256, kFewChosen = 8;  // rows, experts, top_k: at most
 constexpr int kRouteWarps = kFewExperts / kWarp, kCandidates = kRouteWarps * kFewChosen;
 constexpr int kRouteChoices = kFewRouted * kFewChosen;
+// Of up to kMost rows. For one row the code is much shorter.
+template <int kMost>
 struct Routing {
+  static constexpr int kChoices = kMost * kFewChosen, kBlocks = kChoices + kMost;
   uint32_t order[kFewExperts];
-  uint32_t candidate[kFewRouted][kCandidates];
-  float logit[kFewRouted][kFewChosen];
-  int32_t index[kFewRouted][kCandidates];
-  int32_t expert[kRouteChoices], leads[kRouteChoices], pairs[kRouteChoices];
-  float weight[kRouteChoices], shared_weight[kFewRouted];
-  RowBlock blocks[kRouteChoices + kFewRouted];  // the shared expert's, then the others
+  uint32_t candidate[kMost][kCandidates];
+  float logit[kMost][kFewChosen];
+  int32_t index[kMost][kCandidates];
+  int32_t expert[kChoices], leads[kChoices], pairs[kChoices];
+  float weight[kChoices], shared_weight[kMost];
+  RowBlock blocks[kBlocks];  // the shared expert's, then the others
   int32_t block_count;
 };
 
@@ -109,18 +112,18 @@ __device__ inline int rank_among(uint32_t order, int place, const uint32_t* valu
 
 // By the threads of a block, kRouteWarps warps at least. `begin` is called, with the blocks
 // complete, before the weights of the choices are; all is complete after it.
-template <typename Begin>
-__device__ inline void route_few(const RouteRows& route, Routing& r, const Begin& begin) {
+template <int kMost, typename Begin>
+__device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, const Begin& begin) {
   constexpr int kCapacity = block_rows(1), kEach = kFewExperts / kCandidates;
   const int i = static_cast<int>(threadIdx.x), warp = i / kWarp, lane = i % kWarp;
-  const int top_k = route.top_k, choices = route.rows * top_k, logits = route.experts + 1;
-  const int shared_blocks = (route.rows + kCapacity - 1) / kCapacity;
+  const int rows = kMost == 1 ? 1 : route.rows;
+  const int top_k = route.top_k, choices = rows * top_k, logits = route.experts + 1;
+  const int shared_blocks = (rows + kCapacity - 1) / kCapacity;
   float gate = 0;
-  if (warp < route.rows) gate = __ldcg(route.logits + warp * logits + route.experts);
-  if (i < shared_blocks)
-    r.blocks[i] = {-1, i * kCapacity, min(kCapacity, route.rows - i * kCapacity)};
+  if (warp < rows) gate = __ldcg(route.logits + warp * logits + route.experts);
+  if (i < shared_blocks) r.blocks[i] = {-1, i * kCapacity, min(kCapacity, rows - i * kCapacity)};
 #pragma unroll 1
-  for (int row = 0; row < route.rows && warp < kRouteWarps; ++row) {
+  for (int row = 0; row < rows && warp < kRouteWarps; ++row) {
     const uint32_t order =
         i < route.experts ? order_of(__ldcg(route.logits + row * logits + i)) : kNone;
     r.order[i] = order;
@@ -134,7 +137,7 @@ __device__ inline void route_few(const RouteRows& route, Routing& r, const Begin
   }
   __syncthreads();
 #pragma unroll 1
-  for (int row = 0; row < route.rows && warp < kRouteWarps; ++row) {  // four threads a candidate
+  for (int row = 0; row < rows && warp < kRouteWarps; ++row) {  // four threads a candidate
     const int place = i / kEach;
     const uint32_t order = r.candidate[row][place];
     int rank = rank_among(order, place, r.candidate[row], i % kEach * (kCandidates / kEach),
@@ -146,13 +149,13 @@ __device__ inline void route_few(const RouteRows& route, Routing& r, const Begin
     const int expert = order == kNone ? rank : r.index[row][place];
     r.expert[row * top_k + rank] = expert;
     r.logit[row][rank] = logit_of(order);
-    if (route.rows > 1) continue;
+    if (kMost > 1 && rows > 1) continue;
     r.blocks[1 + rank] = {expert, rank, 1};
     r.pairs[rank] = rank;
   }
   if (i == 0) r.block_count = shared_blocks + choices;  // for one row
   __syncthreads();
-  if (route.rows > 1) {
+  if (kMost > 1 && rows > 1) {
     const bool mine = i < choices;
     const int e = mine ? r.expert[i] : 0;
     int below = 0, same = 0, rank = 0;  // pairs of lower experts, of this one, of this one before i
@@ -182,7 +185,7 @@ __device__ inline void route_few(const RouteRows& route, Routing& r, const Begin
     __syncthreads();
   }
   begin();
-  if (warp < route.rows)
+  if (warp < rows)
     weigh(lane < top_k ? r.logit[warp][lane] : 0.0f, gate, top_k, r.weight + warp * top_k,
           r.shared_weight + warp);
   __syncthreads();

@@ -1,0 +1,15 @@
+// The GPU a kernel is launched on.
+#pragma once
+
+#include <cstdint>
+
+namespace pewter::cuda {
+
+// What a launch has to know of the GPU.
+struct Gpu {
+  int multiprocessors = 0;
+  int64_t shared_bytes = 0;      // of a multiprocessor
+  bool has_bulk_copies = false;  // into shared memory: compute capability 9.0
+};
+
+}  // namespace pewter::cuda

@@ -1,0 +1,288 @@
+// A decode step of one value head of one sequence, by a block of threads: convolution, gates, tape,
+// rule and gated norm.
+//
+// What an earlier step left is worked off before this step's inputs are waited for: the state comes
+// in, accepted tape rows are convolved and applied, the state they leave goes out. Then the new
+// rows run on in registers. Value heads that share a key head each convolve its channels for
+// themselves; the one of them that has read the old columns last writes the new ones.
+#pragma once
+
+#include "backend/cuda/common/bulk.cuh"
+#include "backend/cuda/delta/rule.cuh"
+#include "backend/cuda/linear/coded_rows.cuh"
+
+namespace pewter::cuda {
+
+// Rows of one head after the convolution: tape rows, then new ones.
+struct HeadRows {
+  float *q, *k, *v;      // [rows, kKeys], …, [rows, kColumns]
+  float *decay, *write;  // [rows]
+
+  static constexpr int64_t kFloats = 2 * kKeys + kColumns + 4;  // of a row, in whole float4
+  __device__ HeadRows(float* memory, int rows)
+      : q(memory),
+        k(q + rows * kKeys),
+        v(k + rows * kKeys),
+        decay(v + rows * kColumns),
+        write(decay + rows) {}
+};
+
+// One of a head's channels: of q, k, then v.
+struct HeadChannel {
+  int channel;  // among all of the layer
+  bool is_value;
+  float* place;  // of its first row
+  int pitch;     // from there to the next
+  __device__ HeadChannel(const DeltaArgs& a, const HeadRows& rows, int head, int key_head, int c,
+                         int dk, int dv)
+      : channel(c < dk       ? key_head * dk + c
+                : c < 2 * dk ? (a.key_heads + key_head) * dk + c - dk
+                             : 2 * a.key_heads * dk + head * dv + c - 2 * dk),
+        is_value(c >= 2 * dk),
+        place(c < dk       ? rows.q + c
+              : c < 2 * dk ? rows.k + c - dk
+                           : rows.v + c - 2 * dk),
+        pitch(is_value ? kColumns : kKeys) {}
+};
+
+// What a block of threads shares besides the rows.
+struct HeadMemory {
+  static constexpr int kChannels = 2 * kKeys + kColumns;
+  float norm[kColumns];
+  __nv_bfloat16 history[3][kChannels];  // the last columns
+  bool last_reader;
+};
+
+// The state of one head in shared memory, for blocks of threads of few registers: kKeys keys and
+// kColumns columns. What is done with it, and in which order, is HeadState's; the code is
+// the same for each half of the columns.
+struct SharedHeadState {
+  static constexpr int kPitch = kColumns + 8;  // so that lanes that read at once hit other banks
+  static constexpr int64_t kBytes = kKeys * kPitch * 4;
+  float* s;
+  float* memory;
+  uint32_t barrier;
+
+  // Complete after begin(). shared: kBytes, aligned to 16; sync(): a barrier of the threads.
+  template <typename Sync>
+  __device__ SharedHeadState(const DeltaArgs& a, int slot, int head, float* shared,
+                             uint64_t* shared_barrier, const Sync& sync)
+      : s(shared),
+        memory(a.state +
+               (static_cast<int64_t>(slot) * a.value_heads + head) * kKeys * int64_t{kColumns}),
+        barrier(shared_address(shared_barrier)) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread == 0) {
+      init_barrier<1>(barrier);
+      publish_barriers();
+      expect_bytes(barrier, kKeys * kColumns * 4);
+    }
+    sync();
+    if (thread < kKeys)
+      copy_bulk(shared_address(s + thread * kPitch), memory + thread * kColumns, kColumns * 4,
+                barrier);
+  }
+  __device__ void begin() const { wait_barrier(barrier, 0); }
+
+  __device__ void store() const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll 4
+    for (int key = static_cast<int>(threadIdx.x) / kWarp; key < kKeys; key += 8)
+      *reinterpret_cast<float4*>(memory + key * kColumns + 4 * lane) =
+          *reinterpret_cast<const float4*>(s + key * kPitch + 4 * lane);
+  }
+
+  // One row, as HeadState::run_row, by eight warps.
+  __device__ void run_row(const float* q_row, const float* k_row, float* v, float decay,
+                          float write) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp, key = lane / 2;
+    int column = 8 * (static_cast<int>(threadIdx.x) / kWarp) + 4 * (lane % 2);
+#pragma unroll 1
+    for (int turn = 0; turn < 2; ++turn, column += kColumns / 2) {
+      float* const from = s + key * kPitch + column;
+      float part[kKeySteps][4], predicted[4] = {}, o[4] = {};
+#pragma unroll
+      for (int i = 0; i < kKeySteps; ++i) {
+        const float4 four = *reinterpret_cast<const float4*>(from + 16 * i * kPitch);
+        part[i][0] = four.x, part[i][1] = four.y, part[i][2] = four.z, part[i][3] = four.w;
+      }
+#pragma unroll
+      for (int i = 0; i < kKeySteps; ++i) {
+        const float k = k_row[16 * i + key];
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          part[i][c] *= decay;
+          predicted[c] = fmaf(part[i][c], k, predicted[c]);
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < 4; ++c)
+        predicted[c] = write * (v[column + c] - HeadState<true>::key_sum(predicted[c]));
+#pragma unroll
+      for (int i = 0; i < kKeySteps; ++i) {
+        const float k = k_row[16 * i + key], q = q_row[16 * i + key];
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          part[i][c] = fmaf(k, predicted[c], part[i][c]);
+          o[c] = fmaf(part[i][c], q, o[c]);
+        }
+        *reinterpret_cast<float4*>(from + 16 * i * kPitch) =
+            make_float4(part[i][0], part[i][1], part[i][2], part[i][3]);
+      }
+#pragma unroll
+      for (int c = 0; c < 4; ++c) o[c] = HeadState<true>::key_sum(o[c]);
+      __syncwarp();  // the row's v has been read
+      if (key == 0)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) v[column + c] = o[c];
+    }
+  }
+};
+
+// row_memory: HeadRows::kFloats · row_capacity, which is as many as the tape or the step may have.
+// load_state(slot): the head's state, on its way. wait(): until the inputs are there. sync(): a
+// barrier of the threads.
+template <bool kWhole, int kThreads, typename LoadState, typename Wait, typename Sync>
+__device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, int row_capacity,
+                                   float* row_memory, HeadMemory& memory,
+                                   const LoadState& load_state, const Wait& wait,
+                                   const Sync& sync) {
+  constexpr int kWarps = kThreads / kWarp, kTogether = 4;
+  constexpr int kShares = (HeadMemory::kChannels + kThreads - 1) / kThreads;  // of channels
+  const HeadRows rows(row_memory, row_capacity);
+  const int channels = a.channels();
+  const int dk = kWhole ? kKeys : a.key_dim, dv = kWhole ? kColumns : a.value_dim;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp;
+  const Part part = part_of(a, sequence);
+  const int sharers = a.value_heads / a.key_heads, key_head = head / sharers;
+  __nv_bfloat16* const window = a.window + static_cast<int64_t>(part.slot) * 3 * channels;
+  __nv_bfloat16* const tape = a.tape + static_cast<int64_t>(part.slot) * kTapeRows * channels;
+  float* const gate_tape =
+      a.gates + static_cast<int64_t>(part.slot) * kTapeRows * 2 * a.value_heads + head;
+  const __nv_bfloat16* const in = a.in + part.first * a.in_stride;
+  auto state = load_state(part.slot);
+  if (!kWhole && thread >= dv && thread < kColumns)
+    for (int i = 0; i < row_capacity; ++i) rows.v[i * kColumns + thread] = 0;
+  if (thread < dv) memory.norm[thread] = a.norm[thread];
+  int channel[kShares];  // of the thread's
+  float4 taps[kShares];
+#pragma unroll
+  for (int s = 0; s < kShares; ++s) {
+    const int c = thread + s * kThreads;
+    channel[s] = -1;
+    if (c >= 2 * dk + dv) continue;
+    channel[s] = HeadChannel(a, rows, head, key_head, c, dk, dv).channel;
+    taps[s] = *reinterpret_cast<const float4*>(a.conv + 4 * channel[s]);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) memory.history[i][c] = window[i * channels + channel[s]];
+  }
+  const int gate_row = kThreads - 1 - thread;  // threads with the least to do
+  const float rate = -expf(a.a_log[head]), bias = a.dt_bias[head];
+
+  // The accepted rows of the tape, then the new ones: the same code, so that it is in the
+  // instruction cache when the inputs are there.
+  GatedNorm gated;
+#pragma unroll 1
+  for (int turn = 0; turn < 2; ++turn) {
+    const bool is_new = turn == 1;
+    if (is_new) wait();
+    const int count = is_new ? part.rows : part.accepted;
+    const __nv_bfloat16* const source = is_new ? in : tape;
+    const int64_t stride = is_new ? a.in_stride : channels;
+    if (is_new && warp < count) gated.load_gate(in + warp * a.in_stride + channels + head * dv, dv);
+    float* const kept = gate_tape + 2 * gate_row * a.value_heads;
+    const __nv_bfloat16* const raw =
+        in + gate_row * a.in_stride + channels + a.value_heads * dv + head;
+    Gates gates{};
+    __nv_bfloat16 b{}, decay{};
+    if (gate_row < count) {
+      if (is_new)
+        b = raw[0], decay = raw[a.value_heads];
+      else
+        gates = {kept[0], kept[a.value_heads]};
+    }
+#pragma unroll 1
+    for (int first = 0; first < count; first += kTogether) {
+      __nv_bfloat16 value[kShares][kTogether];
+#pragma unroll
+      for (int s = 0; s < kShares; ++s)
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j)
+          if (channel[s] >= 0 && first + j < count)
+            value[s][j] = source[(first + j) * stride + channel[s]];
+#pragma unroll
+      for (int s = 0; s < kShares; ++s) {
+        const int c = thread + s * kThreads;
+        if (channel[s] < 0) continue;
+        const HeadChannel at(a, rows, head, key_head, c, dk, dv);
+        const bool keeps = is_new && (at.is_value || memory.last_reader);
+        __nv_bfloat16 last[3];
+#pragma unroll
+        for (int i = 0; i < 3; ++i) last[i] = memory.history[i][c];
+#pragma unroll 1
+        for (int j = first; j < min(first + kTogether, count); ++j) {
+          at.place[j * at.pitch] = convolve(taps[s], last, value[s][0]);
+          if (keeps) tape[j * channels + channel[s]] = value[s][0];
+          last[0] = last[1], last[1] = last[2], last[2] = value[s][0];
+#pragma unroll
+          for (int k = 0; k + 1 < kTogether; ++k) value[s][k] = value[s][k + 1];
+        }
+#pragma unroll
+        for (int i = 0; i < 3; ++i) memory.history[i][c] = last[i];
+      }
+    }
+    if (gate_row < count) {
+      if (is_new) {
+        gates = gates_of(b, decay, rate, bias);
+        kept[0] = gates.decay;
+        kept[a.value_heads] = gates.write;
+      }
+      rows.decay[gate_row] = expf(gates.decay);
+      rows.write[gate_row] = gates.write;
+    }
+    sync();
+    if (!is_new && thread == 0) {  // the old columns have been read
+      int32_t* const readers = a.readers + sequence * a.key_heads + key_head;
+      __threadfence();
+      memory.last_reader = atomicAdd(readers, 1) == sharers - 1;
+      if (memory.last_reader) *readers = 0;
+    }
+#pragma unroll 1
+    for (int i = warp; i < 2 * count; i += kWarps) {
+      float* const vector = (i % 2 == 1 ? rows.k : rows.q) + i / 2 * kKeys;
+      unit_vector(vector, i % 2 == 1, dk, vector);
+    }
+    sync();
+    if (count > 0) state.begin();
+#pragma unroll 1
+    for (int i = 0; i < count; ++i)
+      state.run_row(rows.q + i * kKeys, rows.k + i * kKeys, rows.v + i * kColumns, rows.decay[i],
+                    rows.write[i]);
+    if (!is_new && count > 0) {
+      sync();
+      state.store();
+#pragma unroll
+      for (int s = 0; s < kShares; ++s)
+        if (const int c = thread + s * kThreads;
+            channel[s] >= 0 && (c >= 2 * dk || memory.last_reader))
+#pragma unroll
+          for (int i = 0; i < 3; ++i) window[i * channels + channel[s]] = memory.history[i][c];
+    }
+    sync();
+  }
+  if (warp >= part.rows) return;
+  const int64_t row = part.first + warp;
+  __nv_bfloat16* const out = a.out + row * a.out_stride + head * dv;
+  float* const o = rows.v + warp * kColumns;
+  // The results stay in the row's place as well.
+  auto* const kept = reinterpret_cast<__nv_bfloat16*>(o);
+  gated.write(o, memory.norm, a.epsilon, dv, out, kept);
+  if (!kWhole || a.codes == nullptr) return;
+  // The head is one group of the row; the second sixteen lanes repeat it.
+  __syncwarp();
+  const int at = head * kColumns + thread % 16 * 8, width = a.value_heads * kColumns;
+  const uint4 eight = *reinterpret_cast<const uint4*>(kept + thread % 16 * 8);
+  code_inputs(eight, at, thread % kWarp < 16, width, a.codes + row * row_pitch(width));
+}
+
+}  // namespace pewter::cuda

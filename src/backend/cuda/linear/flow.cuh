@@ -1,0 +1,93 @@
+// Weights on their way from one warp that requests them to eight that multiply, in stages of shared
+// memory, each with a task that says what they are. No barrier of the block is in it: a stage is
+// full when its bytes have come, and empty when each of the eight warps has read it.
+#pragma once
+
+#include "backend/cuda/common/bulk.cuh"
+#include "backend/cuda/linear/coded_rows.cuh"
+
+namespace pewter::cuda {
+
+// Blocks of threads of kernels with a flow: eight warps, and the one that requests.
+constexpr int kFlowWarps = 8, kFlowThreads = (kFlowWarps + 1) * kWarp;
+constexpr int kMostFlowStages = 6;
+
+// A barrier of the eight warps, which the ninth has no part in.
+__device__ inline void sync_flow() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kFlowWarps * kWarp) : "memory");
+}
+// One arrival at a barrier of shared memory.
+__device__ inline void arrive(uint32_t barrier) {
+  if constexpr (kBulkCopies)
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+template <typename Task>
+struct FlowMemory {
+  uint64_t full[kMostFlowStages], empty[kMostFlowStages];
+  Task tasks[kMostFlowStages];
+};
+
+template <typename Task>
+struct Flow {
+  FlowMemory<Task>& memory;
+  uint32_t base;     // address of the first stage in shared memory
+  int bytes, count;  // of a stage; stages
+  int at = 0;
+  uint32_t phase = 0;  // of stage `at`, flips with every turn
+
+  // Complete after a barrier of the block.
+  __device__ Flow(FlowMemory<Task>& flow_memory, const void* first_stage, int stage_bytes,
+                  int stage_count)
+      : memory(flow_memory),
+        base(shared_address(first_stage)),
+        bytes(stage_bytes),
+        count(stage_count) {
+    if (threadIdx.x != 0) return;
+    for (int i = 0; i < count; ++i) {
+      init_barrier<1>(shared_address(memory.full + i));
+      init_barrier<kFlowWarps>(shared_address(memory.empty + i));
+    }
+    publish_barriers();
+  }
+  __device__ void next() {
+    if (++at == count) at = 0, phase ^= 1;
+  }
+
+  // By one thread of the warp that requests: waits for an empty stage; `size` bytes in it will be
+  // weights, for which copy() follows; then next().
+  __device__ void send(const Task& task, int size) {
+    wait_barrier(shared_address(memory.empty + at), phase ^ 1);
+    memory.tasks[at] = task;
+    expect_bytes(shared_address(memory.full + at), size);
+  }
+  __device__ void copy(int to, const uint8_t* from, int size) {
+    copy_bulk_once(base + at * bytes + to, from, size, shared_address(memory.full + at));
+  }
+
+  // By each of the eight warps: the next task, with its weights at address().
+  __device__ Task receive() const {
+    wait_barrier(shared_address(memory.full + at), phase);
+    return memory.tasks[at];
+  }
+  __device__ uint32_t address() const { return base + at * bytes; }
+  __device__ void release() {
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) arrive(shared_address(memory.empty + at));
+    next();
+  }
+};
+
+// Copies rows of bf16 into shared memory, by the eight warps. Rows and k are whole pieces of eight
+// inputs; behind k, up to `width`, come zeros.
+__device__ inline void stage_aligned_rows(const __nv_bfloat16* from, int64_t stride, int count,
+                                          int k, int width, uint8_t* rows) {
+#pragma unroll 1
+  for (int r = 0; r < count; ++r)
+#pragma unroll 4
+    for (int at = static_cast<int>(threadIdx.x) * 8; at < width; at += kFlowWarps * kWarp * 8)
+      *reinterpret_cast<uint4*>(rows + r * row_pitch(width) + 2 * at) =
+          at < k ? *reinterpret_cast<const uint4*>(from + r * stride + at) : uint4{};
+}
+
+}  // namespace pewter::cuda
