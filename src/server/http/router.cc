@@ -36,14 +36,18 @@ void Router::dispatch(const std::shared_ptr<Exchange>& exchange) const {
                                           {"Access-Control-Allow-Headers", "*, Authorization"},
                                           {"Access-Control-Max-Age", "86400"}}});
   }
+  const ErrorForm form = error_form(request.path);
   if (allowed.empty())
     return exchange->respond(
         {.status = 404,
-         .body = error_body(404, "NotFoundError", "this server has nothing at this path")});
-  exchange->respond({.status = 405,
-                     .headers = {{"Allow", allowed + "OPTIONS"}},
-                     .body = error_body(405, "BadRequestError",
-                                        str_cat("this path understands ", allowed, "OPTIONS"))});
+         .body = error_body(form, {.status = 404,
+                                   .type = "NotFoundError",
+                                   .message = "this server has nothing at this path"})});
+  const std::string message = str_cat("this path understands ", allowed, "OPTIONS");
+  exchange->respond(
+      {.status = 405,
+       .headers = {{"Allow", allowed + "OPTIONS"}},
+       .body = error_body(form, {.status = 405, .type = "BadRequestError", .message = message})});
 }
 
 }  // namespace pewter::server

@@ -81,7 +81,7 @@ void Generation::start_stream() {
 
 void Generation::tick(Clock::time_point now) {
   if (done_ || !plan_.stream || now - last_sent_ < kPingPause) return;
-  append_sse_ping(out_);
+  plan_.format->ping(out_);
   flush();
 }
 
@@ -178,7 +178,7 @@ void Generation::finish() {
   if (!plan_.stream)
     return exchange_->respond({.body = plan_.format->whole(plan_.choices, usage(), tail)});
   if (plan_.include_usage) plan_.format->usage(usage(), tail, out_);
-  append_sse_done(out_);
+  plan_.format->finish(out_);
   flush();
   exchange_->finish();
 }
@@ -186,9 +186,9 @@ void Generation::finish() {
 void Generation::fail(const Error& error) {
   exchange_->note(log_note(error.message));
   stop();
-  if (!plan_.stream) return exchange_->respond(error_response(error));
-  append_sse_event(out_, error_event_body(error));
-  append_sse_done(out_);
+  if (!plan_.stream)
+    return exchange_->respond(error_response(error, error_form(exchange_->request().path)));
+  plan_.format->fail(error, out_);
   flush();
   exchange_->finish();
 }
@@ -228,6 +228,15 @@ std::string Generation::log_note(std::string_view result) const {
 }
 
 }  // namespace
+
+void ResponseFormat::finish(std::string& out) { append_sse_done(out); }
+
+void ResponseFormat::fail(const Error& error, std::string& out) {
+  append_sse_event(out, error_event_body(error));
+  append_sse_done(out);
+}
+
+void ResponseFormat::ping(std::string& out) { append_sse_ping(out); }
 
 void start_generation(const std::shared_ptr<Exchange>& exchange, GenerationPlan plan) {
   if (exchange->gone()) return exchange->abandon();  // nobody waits: never started

@@ -63,6 +63,11 @@ class ResponseFormat {
   virtual void end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
                    const std::string& tail, std::string& out) = 0;
   virtual void usage(const Usage& usage, const std::string& tail, std::string& out) = 0;
+  // After the last event: how the stream ends, or what went wrong in place of the rest. ping:
+  // nothing has been sent for a while.
+  virtual void finish(std::string& out);
+  virtual void fail(const Error& error, std::string& out);
+  virtual void ping(std::string& out);
   // Or all at once.
   virtual std::string whole(const std::deque<Choice>& choices, const Usage& usage,
                             const std::string& tail) = 0;
