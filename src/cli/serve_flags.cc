@@ -23,6 +23,21 @@ Result<SamplingParams> apply_override(const Json& json, SamplingParams params) {
   return params;
 }
 
+// {"low": 512}
+Result<std::vector<std::pair<std::string, int64_t>>> read_effort_budgets(
+    const std::optional<std::string>& text) {
+  const char* const flag = "--reasoning-effort-budgets";
+  TRY_ASSIGN(const Json json, json_flag(flag, text));
+  std::vector<std::pair<std::string, int64_t>> budgets;
+  if (json.is_null()) return budgets;
+  for (const auto& [effort, value] : json.as_object()) {
+    const auto budget = server::integer_value(value, effort, {.least = -1, .most = INT32_MAX});
+    if (!budget) return budget.error().within(flag);
+    budgets.emplace_back(effort, *budget);
+  }
+  return budgets;
+}
+
 bool is_one_of(const std::optional<std::string>& value,
                std::initializer_list<std::string_view> known) {
   return !value || std::find(known.begin(), known.end(), *value) != known.end();
@@ -59,6 +74,12 @@ void ServeFlags::declare(Flags& flags) {
                "qwen3: reasoning apart from the answer (default); none: all is answer");
   flags.option("--reasoning-field", "NAME", reasoning_field,
                "both (default), reasoning or reasoning_content: where reasoning is sent");
+  flags.option("--reasoning-budget", "N", reasoning_budget,
+               "Close reasoning after N tokens; requests win (default -1: never)");
+  flags.option("--reasoning-budget-message", "TEXT", reasoning_message,
+               "A last sentence for reasoning that is closed, such as \"I must answer now.\"");
+  flags.option("--reasoning-effort-budgets", "JSON", effort_budgets,
+               "Budgets of reasoning_effort, such as {\"low\": 512, \"medium\": 4096}");
   flags.flag("--stop-in-reasoning", stop_in_reasoning, "Stop strings count in reasoning too");
   flags.flag("--strict-messages", strict_messages,
              "Leave late and repeated system messages to the template, which may refuse them");
@@ -99,6 +120,8 @@ Status ServeFlags::check() const {
     return Error{ErrorCode::kInvalidArgument, "--reasoning-parser: want qwen3 or none"};
   if (!is_one_of(generation_config, {"auto", "vllm"}))
     return Error{ErrorCode::kInvalidArgument, "--generation-config: want auto or vllm"};
+  TRY(check_range("--reasoning-budget", reasoning_budget, -1, INT32_MAX));
+  if (const auto budgets = read_effort_budgets(effort_budgets); !budgets) return budgets.error();
   TRY(json_flag("--default-chat-template-kwargs", template_kwargs));
   TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
   TRY(apply_override(override, {}));
@@ -149,6 +172,9 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
   else if (reasoning_field == "reasoning_content")
     served->reasoning_field = server::ReasoningField::kReasoningContent;
   served->parse_reasoning = reasoning_parser.value_or("qwen3") != "none";
+  served->reasoning.budget = reasoning_budget.value_or(-1);
+  served->reasoning.message = reasoning_message.value_or("");
+  TRY_ASSIGN(served->reasoning.effort_budgets, read_effort_budgets(effort_budgets));
   served->stop_in_reasoning = stop_in_reasoning;
   served->strict_max_tokens = strict_max_tokens;
   served->fingerprint = "pewter-" PEWTER_VERSION;

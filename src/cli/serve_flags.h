@@ -11,9 +11,9 @@ struct ServeFlags {
   ModelFlags model;
   std::string host = "127.0.0.1";
   std::optional<int64_t> port, max_sequences, chunk_rows, max_waiting, drain_seconds, max_body_mb,
-      client_buffer_kb;
+      client_buffer_kb, reasoning_budget;
   std::optional<std::string> chat_template, template_kwargs, generation_config, generation_override,
-      reasoning_field, reasoning_parser;
+      reasoning_field, reasoning_parser, reasoning_message, effort_budgets;
   std::vector<std::string> names, api_keys;
   bool stop_in_reasoning = false, strict_messages = false, strict_max_tokens = false,
        log_requests = false;

@@ -7,8 +7,8 @@
 namespace pewter::server {
 
 struct ChatPrompt {
-  std::vector<int32_t> ids;   // at least one
-  bool in_reasoning = false;  // it ends inside a <think> block
+  std::vector<int32_t> ids;      // at least one
+  bool opens_reasoning = false;  // it ends inside a <think> block
 };
 
 // Renders and tokenizes. Errors: kNotFound when the request names another model; the template's,
