@@ -88,13 +88,15 @@ Api::Api(ApiOptions options)
   add("POST", "/v1/completions", &completions);
   add("POST", "/v1/messages", &messages);
   add("POST", "/v1/messages/count_tokens", &count_message_tokens);
+  add("POST", "/v1/responses", &responses);
+  add("POST", "/apply-template", &apply_template);
   add("POST", "/tokenize", &tokenize);
   add("POST", "/detokenize", &detokenize);
-  for (const char* path : {"/v1/responses", "/v1/embeddings", "/apply-template"})
+  for (const char* path : {"/v1/embeddings", "/v1/rerank", "/v1/audio/transcriptions"})
     router_.add("POST", path, [](const std::shared_ptr<Exchange>& exchange) {
       exchange->respond({.status = 501,
                          .body = error_body(501, "NotImplementedError",
-                                            "this server does not have this endpoint yet; use "
+                                            "models of this server generate text; use "
                                             "/v1/chat/completions or /v1/completions")});
     });
   state_.problem = "the model is loading";
