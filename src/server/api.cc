@@ -69,7 +69,9 @@ void log_unread(const std::vector<std::string>& fields) {
 }
 
 Api::Api(ApiOptions options)
-    : options_(std::move(options)), workers_(std::max(options_.worker_threads, 1)) {
+    : options_(std::move(options)),
+      router_(options_.cors),
+      workers_(std::max(options_.worker_threads, 1)) {
   const auto health = [this](const std::shared_ptr<Exchange>& exchange) {
     const State state = this->state();
     if (state.model && state.problem.empty())

@@ -29,12 +29,8 @@ void Router::dispatch(const std::shared_ptr<Exchange>& exchange) const {
   }
   if (method == "OPTIONS") {
     allowed = allowed.empty() ? "GET, HEAD, POST, OPTIONS" : allowed + "OPTIONS";
-    return exchange->respond({.status = 204,
-                              .content_type = "",
-                              .headers = {{"Allow", allowed},
-                                          {"Access-Control-Allow-Methods", allowed},
-                                          {"Access-Control-Allow-Headers", "*, Authorization"},
-                                          {"Access-Control-Max-Age", "86400"}}});
+    return exchange->respond(
+        {.status = 204, .content_type = "", .headers = preflight_headers(cors_, request, allowed)});
   }
   const ErrorForm form = error_form(request.path);
   if (allowed.empty())

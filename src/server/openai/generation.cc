@@ -9,9 +9,6 @@
 namespace pewter::server {
 namespace {
 
-// Proxies and clients close connections that say nothing for a minute or so.
-constexpr std::chrono::seconds kPingPause{15};
-
 class Generation final : public Activity, public std::enable_shared_from_this<Generation> {
  public:
   Generation(std::shared_ptr<Exchange> exchange, GenerationPlan plan)
@@ -80,7 +77,7 @@ void Generation::start_stream() {
 }
 
 void Generation::tick(Clock::time_point now) {
-  if (done_ || !plan_.stream || now - last_sent_ < kPingPause) return;
+  if (done_ || !plan_.stream || now - last_sent_ < plan_.model->ping_pause) return;
   plan_.format->ping(out_);
   flush();
 }

@@ -2,6 +2,8 @@
 // it to behave. Owned by whoever loaded it.
 #pragma once
 
+#include <chrono>
+
 #include "engine/engine.h"
 #include "server/openai/chat_message.h"
 #include "server/openai/schema.h"
@@ -30,6 +32,8 @@ struct ServedModel {
   ReasoningOptions reasoning;
   bool stop_in_reasoning = false, strict_max_tokens = false;
   int64_t created = 0;  // Unix time of loading
+  // Proxies and clients close connections that say nothing for a minute or so.
+  std::chrono::seconds ping_pause{15};
   std::string fingerprint = "pewter";
 
   const std::string& name() const { return names.front(); }
