@@ -5,14 +5,15 @@
 #include <set>
 
 #include "base/log.h"
-#include "server/http/error_body.h"
+#include "server/endpoint_table.h"
+#include "server/openapi.h"
 
 namespace pewter::server {
 namespace {
 
 // What needs no key: probes and load balancers have none.
-constexpr std::array<std::string_view, 5> kOpen = {"/health", "/v1/health", "/ping", "/version",
-                                                   "/metrics"};
+constexpr std::array<std::string_view, 6> kOpen = {"/health",  "/v1/health", "/ping",
+                                                   "/version", "/metrics",   "/openapi.json"};
 
 // Takes the same time whatever the first difference is.
 bool same_key(std::string_view a, std::string_view b) {
@@ -84,16 +85,14 @@ Api::Api(ApiOptions options)
     body.set("version", options_.version);
     exchange->respond({.body = body.dump()});
   });
-  add("GET", "/v1/models", &list_models);
-  add("GET", "/v1/models/", &show_model);
-  add("POST", "/v1/chat/completions", &chat_completions);
-  add("POST", "/v1/completions", &completions);
-  add("POST", "/v1/messages", &messages);
-  add("POST", "/v1/messages/count_tokens", &count_message_tokens);
-  add("POST", "/v1/responses", &responses);
-  add("POST", "/apply-template", &apply_template);
-  add("POST", "/tokenize", &tokenize);
-  add("POST", "/detokenize", &detokenize);
+  router_.add("GET", "/openapi.json", [this](const std::shared_ptr<Exchange>& exchange) {
+    exchange->respond({.body = openapi_document(options_.version).dump()});
+  });
+  for (const EndpointEntry& entry : endpoint_table()) {
+    const std::string_view path = entry.path;
+    if (entry.endpoint != nullptr)  // "{model}" is everything below
+      add(entry.method, std::string(path.substr(0, path.find('{'))), entry.endpoint);
+  }
   for (const char* path : {"/v1/embeddings", "/v1/rerank", "/v1/audio/transcriptions"})
     router_.add("POST", path, [](const std::shared_ptr<Exchange>& exchange) {
       exchange->respond({.status = 501,

@@ -315,6 +315,19 @@ TEST_F(Api, TokenizesBothWays) {
   EXPECT_EQ(ask("/detokenize", R"({"tokens":[999999]})").status, 400);
 }
 
+TEST_F(Api, DescribesItself) {
+  const Json document = get(server().port(), "/openapi.json").json();
+  EXPECT_EQ(document.find("openapi")->as_string(), "3.1.0");
+  // What is described is there: each path answers, if only to say that a body is missing.
+  for (const auto& [path, methods] : document.find("paths")->as_object()) {
+    std::string place = path;
+    if (const size_t at = place.find("{model}"); at != std::string::npos) place.replace(at, 7, "m");
+    const bool is_get = methods.find("get") != nullptr;
+    const Answer answer = is_get ? get(server().port(), place) : ask(place, "{}");
+    EXPECT_EQ(answer.status, is_get ? 200 : 400) << path;
+  }
+}
+
 TEST_F(Api, AppliesTheTemplate) {
   const std::string messages =
       R"({"messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"enable_thinking":)";

@@ -31,7 +31,7 @@ def make(folder: pathlib.Path, requirements: pathlib.Path) -> pathlib.Path:
     if made.returncode != 0:
         skip(f"no virtual environment can be made (Debian: python3-venv): {made.stdout.strip()[-300:]}")
     installed = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1",
+        [python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--retries", "1",
          "--timeout", "15", "-r", requirements],
         capture_output=True, text=True)
     if installed.returncode != 0:

@@ -307,6 +307,7 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const Messages
   fields.ignore({"context_management", "betas", "anthropic_version", "anthropic_beta",
                  "inference_geo", "speed", "cache_control", "diagnostics"});
   request.unread = fields.unread();
+  options.schema.tell(fields);
   return request;
 }
 

@@ -164,6 +164,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOption
   TRY(fields.read("include_reasoning", request.include_reasoning));
   fields.ignore({"modalities", "prediction", "reasoning_format"});
   request.unread = fields.unread();
+  options.tell(fields);
   return request;
 }
 
@@ -193,6 +194,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   if (choices > static_cast<int64_t>(kMostPrompts))
     return bad_request(str_cat("n: ", choices, " answers in all are more than ", kMostPrompts));
   request.unread = fields.unread();
+  options.tell(fields);
   return request;
 }
 
@@ -210,6 +212,7 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body,
     request.chat.emplace();
     Thinking thinking;  // says nothing about the prompt
     TRY(read_chat_input(fields, options.messages, *request.chat, thinking));
+    options.tell(fields);
     return request;
   }
   std::optional<std::string> text;
@@ -217,6 +220,7 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body,
   TRY(fields.read("prompt", text));
   if (!text) return bad_request("prompt: missing (or content, or messages)");
   request.text = std::move(*text);
+  options.tell(fields);
   return request;
 }
 

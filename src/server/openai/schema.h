@@ -13,6 +13,12 @@ namespace pewter::server {
 struct SchemaOptions {
   SamplingParams defaults;  // where a request is silent
   MessageOptions messages;
+  // Told which fields of a body a parser reads; null: nobody asks.
+  std::vector<std::string>* read_names = nullptr;
+
+  void tell(const Fields& fields) const {
+    if (read_names != nullptr) *read_names = fields.read_names();
+  }
 };
 
 // What a chat template is asked to render.

@@ -315,6 +315,7 @@ Result<ResponsesRequest> parse_responses_request(std::string_view body,
   fields.ignore({"include", "truncation", "max_tool_calls", "client_metadata", "context_management",
                  "prompt_cache_retention"});
   chat.unread = fields.unread();
+  options.tell(fields);
   request.echo = echo_of(json, chat);
   return request;
 }
