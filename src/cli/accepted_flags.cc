@@ -107,6 +107,7 @@ Status check_accepted_flags(const std::vector<GivenFlag>& given) {
 
 std::vector<std::string> accepted_notes(const std::vector<GivenFlag>& given) {
   std::vector<std::string> notes;
+  notes.reserve(given.size());
   for (const auto& [name, value] : given)
     notes.push_back(
         str_cat(name, value.empty() ? "" : " ", value, " changes nothing: ", find(name).note));

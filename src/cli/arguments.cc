@@ -121,7 +121,7 @@ class CliFlags final : public Flags {
     if (what.empty())
       app_.add_flag_callback(name, [given = std::move(given)] { given(""); })->group("");
     else
-      app_.add_option_function<std::string>(name, std::move(given))
+      app_.add_option_function<std::string>(name, given)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
           ->group("");
   }

@@ -47,6 +47,7 @@ Sampler::Sampler(const Request& request, const Options& options)
 
   // One edit for each token that has a reason; pushes add to them without allocating.
   std::vector<int32_t> tokens;
+  tokens.reserve(params_.logit_bias.size());
   for (const auto& [token, bias] : params_.logit_bias) tokens.push_back(token);
   if (stops_suppressed_) tokens.insert(tokens.end(), stop_ids_.begin(), stop_ids_.end());
   tokens.insert(tokens.end(), reasoning_.closing.begin(), reasoning_.closing.end());

@@ -115,6 +115,10 @@ class Anthropic(unittest.TestCase):
         self.assertEqual(count("Be brief."),
                          count(text("x-anthropic-billing-header: cc_version=1; cch=00a1;", "Be brief.")))
 
+    def test_models(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["m"])
+        self.assertEqual(self.client.models.retrieve("m").display_name, "m")
+
     def test_errors(self):
         with self.assertRaises(anthropic.NotFoundError) as missing:
             self.ask(model="other")

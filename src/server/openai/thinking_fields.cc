@@ -27,9 +27,9 @@ void set_if_open(Json& kwargs, std::string_view name, Json value) {
 }
 
 void take_effort(const std::string& effort, Json& kwargs, Thinking& into) {
+  if (into.effort.empty()) into.effort = effort;
   if (effort == "none") return set_if_open(kwargs, "enable_thinking", false);
   set_if_open(kwargs, "reasoning_effort", effort);
-  if (into.effort.empty()) into.effort = effort;
 }
 
 constexpr Fields::IntegerRange kBudgets{.least = -1, .most = INT32_MAX};

@@ -102,7 +102,7 @@ TEST(ResponsesRequest, ReadsToolsAndHowToChoose) {
 
 TEST(ResponsesRequest, RepeatsWhatItWasAsked) {
   const ResponsesRequest request = good(
-      R"("input":"hi","instructions":"I","temperature":0.5,"max_output_tokens":7,"store":true,)"
+      R"("input":"hi","instructions":"I","temperature":0.5,"top_p":0.95,"max_output_tokens":7,"store":true,)"
       R"("metadata":{"k":"v"},"reasoning":{"effort":"low"},"user":"u","stream":true,"odd":1)");
   EXPECT_EQ(request.chat.generation.max_tokens, 7);
   EXPECT_EQ(request.chat.generation.sampling.temperature, 0.5f);
@@ -114,6 +114,7 @@ TEST(ResponsesRequest, RepeatsWhatItWasAsked) {
   EXPECT_EQ(request.echo.find("metadata")->dump(), R"({"k":"v"})");
   EXPECT_EQ(request.echo.find("temperature")->as_double(), 0.5);
   EXPECT_EQ(request.echo.find("reasoning")->dump(), R"({"effort":"low","summary":null})");
+  EXPECT_EQ(request.echo.find("top_p")->dump(), "0.95");
   EXPECT_FALSE(request.echo.find("store")->as_bool());  // nothing is
   EXPECT_EQ(request.echo.find("tools")->dump(), "[]");
 }
