@@ -205,8 +205,9 @@ Status Conversation::add_assistant(const Json& content, const std::string& path)
 }
 
 // {name, description, input_schema} as the chat API has it. What else stands there, such as
-// cache_control, is about the transport and would only change the prompt.
-Result<Json> chat_tools(const Json& tools) {
+// cache_control, is about the transport and would only change the prompt. Tools that Anthropic runs
+// are an offer beside the others, and left out; alone they are what a request is about.
+Result<Json> chat_tools(const Json& tools, std::vector<std::string>& left_out) {
   if (!tools.is_array()) return bad_request(str_cat("tools: want a list, not ", kind_name(tools)));
   Json::Array list;
   for (size_t i = 0; i < tools.as_array().size(); ++i) {
@@ -215,8 +216,10 @@ Result<Json> chat_tools(const Json& tools) {
     std::string type = "custom", name;
     std::optional<std::string> description;
     TRY(fields.read("type", type));
-    if (type != "custom")
-      return unsupported(path + ".type", str_cat("tools of Anthropic's own: ", safe_quote(type)));
+    if (type != "custom") {
+      left_out.push_back(path + ".type=" + type);
+      continue;
+    }
     TRY(fields.read("name", name));
     if (name.empty()) return bad_request(path + ".name: missing");
     TRY(fields.read("description", description));
@@ -232,7 +235,11 @@ Result<Json> chat_tools(const Json& tools) {
     tool.set("function", std::move(function));
     list.push_back(std::move(tool));
   }
-  return list.empty() ? Json() : Json(std::move(list));
+  if (!list.empty()) return Json(std::move(list));
+  if (!left_out.empty())
+    return unsupported("tools[0].type",
+                       "tools that Anthropic runs itself, and there are no others");
+  return Json();
 }
 
 Status read_tool_choice(Fields& fields, ChatRequest& request) {
@@ -295,8 +302,9 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const Messages
   TRY(fields.read_strings("stop_sequences", generation.stops, kMostStops));
   std::erase(generation.stops, "");
   TRY(read_conversation(fields, options.schema, request.chat));
+  std::vector<std::string> left_out;
   if (const Json* tools = fields.take("tools")) {
-    TRY_ASSIGN(request.chat.tools, chat_tools(*tools));
+    TRY_ASSIGN(request.chat.tools, chat_tools(*tools, left_out));
   }
   TRY(read_tool_choice(fields, request));
   TRY(read_output_config(fields, request));
@@ -307,6 +315,7 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const Messages
   fields.ignore({"context_management", "betas", "anthropic_version", "anthropic_beta",
                  "inference_geo", "speed", "cache_control", "diagnostics"});
   request.unread = fields.unread();
+  request.unread.insert(request.unread.end(), left_out.begin(), left_out.end());
   options.schema.tell(fields);
   return request;
 }

@@ -129,6 +129,14 @@ TEST(MessagesRequest, ReadsToolsAndHowToChoose) {
   EXPECT_EQ(refused(kHello + R"(,"tool_choice":{"type":"auto"})"), "tool_choice");
 }
 
+TEST(MessagesRequest, LeavesOutToolsThatAnthropicRuns) {
+  const ChatRequest request =
+      good(kHello + R"(,"tools":[{"name":"f","input_schema":{}},{"name":"web_search",)"
+                    R"("type":"web_search_20250305","max_uses":5}])");
+  EXPECT_EQ(request.chat.tools.as_array().size(), 1u);
+  EXPECT_THAT(request.unread, ElementsAre("tools[1].type=web_search_20250305"));
+}
+
 TEST(MessagesRequest, ReadsHowToGenerate) {
   const ChatRequest request =
       good(kHello +

@@ -194,8 +194,10 @@ Status read_input(Fields& fields, const SchemaOptions& options, ChatInput& chat)
   return {};
 }
 
-// {type, name, description, parameters, strict} as the chat API has it, one level deeper.
-Result<Json> chat_tools(const Json& tools) {
+// {type, name, description, parameters, strict} as the chat API has it, one level deeper. Tools
+// that OpenAI runs are an offer beside the others, and left out; alone they are what a request is
+// about.
+Result<Json> chat_tools(const Json& tools, std::vector<std::string>& left_out) {
   if (!tools.is_array()) return bad_request(str_cat("tools: want a list, not ", kind_name(tools)));
   Json::Array list;
   for (size_t i = 0; i < tools.as_array().size(); ++i) {
@@ -204,8 +206,11 @@ Result<Json> chat_tools(const Json& tools) {
     std::string type, name;
     TRY(fields.read("type", type));
     TRY(fields.read("name", name));
-    if (type != "function")
-      return unsupported(path + ".type", str_cat("tools of the type ", safe_quote(type)));
+    if (type.empty()) return bad_request(path + ".type: missing");
+    if (type != "function") {
+      left_out.push_back(path + ".type=" + type);
+      continue;
+    }
     if (name.empty()) return bad_request(path + ".name: missing");
     Json function, tool;
     for (const auto& [key, value] : tools.as_array()[i].as_object())
@@ -214,7 +219,10 @@ Result<Json> chat_tools(const Json& tools) {
     tool.set("function", std::move(function));
     list.push_back(std::move(tool));
   }
-  return list.empty() ? Json() : Json(std::move(list));
+  if (!list.empty()) return Json(std::move(list));
+  if (!left_out.empty())
+    return unsupported("tools[0].type", "tools that OpenAI runs itself, and there are no others");
+  return Json();
 }
 
 Status read_tool_choice(Fields& fields, ChatRequest& request) {
@@ -309,8 +317,9 @@ Result<ResponsesRequest> parse_responses_request(std::string_view body,
   TRY(fields.read("max_output_tokens", chat.generation.max_tokens, {.least = 1}));
   TRY(refuse_what_is_not_here(fields));
   TRY(read_input(fields, options, chat.chat));
+  std::vector<std::string> left_out;
   if (const Json* tools = fields.take("tools")) {
-    TRY_ASSIGN(chat.chat.tools, chat_tools(*tools));
+    TRY_ASSIGN(chat.chat.tools, chat_tools(*tools, left_out));
   }
   TRY(read_tool_choice(fields, chat));
   TRY(read_text(fields));
@@ -318,6 +327,7 @@ Result<ResponsesRequest> parse_responses_request(std::string_view body,
   fields.ignore({"include", "truncation", "max_tool_calls", "client_metadata", "context_management",
                  "prompt_cache_retention"});
   chat.unread = fields.unread();
+  chat.unread.insert(chat.unread.end(), left_out.begin(), left_out.end());
   options.tell(fields);
   request.echo = echo_of(json, chat);
   return request;

@@ -100,6 +100,13 @@ TEST(ResponsesRequest, ReadsToolsAndHowToChoose) {
     EXPECT_EQ(refused(tools + ",\"tool_choice\":" + choice), field) << choice;
 }
 
+TEST(ResponsesRequest, LeavesOutToolsThatOpenAiRuns) {
+  const ResponsesRequest request =
+      good(R"("input":"hi","tools":[{"type":"web_search"},{"type":"function","name":"f"}])");
+  EXPECT_EQ(request.chat.chat.tools.dump(), R"([{"type":"function","function":{"name":"f"}}])");
+  EXPECT_THAT(request.chat.unread, ElementsAre("tools[0].type=web_search"));
+}
+
 TEST(ResponsesRequest, RepeatsWhatItWasAsked) {
   const ResponsesRequest request = good(
       R"("input":"hi","instructions":"I","temperature":0.5,"top_p":0.95,"max_output_tokens":7,"store":true,)"
@@ -153,6 +160,7 @@ TEST(ResponsesRequest, NamesTheBadField) {
            {hi + R"(,"reasoning":{"effort":1})", "reasoning.effort"},
            {hi + R"(,"tools":{})", "tools"},
            {hi + R"(,"tools":[{"type":"web_search"}])", "tools[0].type"},
+           {hi + R"(,"tools":[{}])", "tools[0].type"},
            {hi + R"(,"tools":[{"type":"function"}])", "tools[0].name"},
            {hi + R"(,"tool_choice":"required")", "tool_choice"}})
     EXPECT_EQ(refused(members), field) << members;
