@@ -57,6 +57,12 @@ std::vector<std::string> listed(const std::vector<std::string>& given) {
   return values;
 }
 
+bool has_generation_config(const std::string& directory) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::path(directory) / "generation_config.json",
+                                 ignored);
+}
+
 bool is_one_of(const std::optional<std::string>& value,
                std::initializer_list<std::string_view> known) {
   return !value || std::find(known.begin(), known.end(), *value) != known.end();
@@ -121,7 +127,8 @@ void ServeFlags::declare(Flags& flags) {
              "Refuse a max_tokens beyond the context in place of cutting it");
   flags.group("Sampling");
   flags.option("--generation-config", "NAME", generation_config,
-               "auto (default): the model's generation_config.json; vllm: neutral values");
+               "auto (default): the model's generation_config.json; vllm: neutral values; or a "
+               "directory with such a file");
   flags.option("--override-generation-config", "JSON", generation_override,
                "Defaults of sampling, such as {\"temperature\": 0.6}; requests win");
   flags.group("Log and configuration");
@@ -161,8 +168,11 @@ Status ServeFlags::check() {
                  "--reasoning-field: want both, reasoning or reasoning_content"};
   if (!is_one_of(reasoning_parser, {"qwen3", "none"}))
     return Error{ErrorCode::kInvalidArgument, "--reasoning-parser: want qwen3 or none"};
-  if (!is_one_of(generation_config, {"auto", "vllm"}))
-    return Error{ErrorCode::kInvalidArgument, "--generation-config: want auto or vllm"};
+  if (!is_one_of(generation_config, {"auto", "vllm"}) && !has_generation_config(*generation_config))
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("--generation-config: want auto, vllm, or a directory with a "
+                         "generation_config.json, which \"",
+                         *generation_config, "\" is not")};
   TRY(check_range("--reasoning-budget", reasoning_budget, -1, INT32_MAX));
   if (const auto budgets = read_effort_budgets(effort_budgets); !budgets) return budgets.error();
   TRY(json_flag("--default-chat-template-kwargs", template_kwargs));
@@ -226,10 +236,16 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
   served->chat_template = loaded.chat_template ? &*loaded.chat_template : nullptr;
   served->engine = loaded.engine.get();
   served->stop_ids = loaded.stop_ids;
-  const bool neutral = generation_config == "vllm";
+  SamplingParams defaults = loaded.defaults.sampling;
+  if (generation_config == "vllm") {
+    defaults = {};
+  } else if (generation_config && *generation_config != "auto") {
+    const Result<GenerationDefaults> theirs = GenerationDefaults::load(*generation_config);
+    if (!theirs) return theirs.error().within("--generation-config");
+    defaults = theirs->sampling;
+  }
   TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
-  TRY_ASSIGN(served->schema.defaults,
-             apply_override(override, neutral ? SamplingParams{} : loaded.defaults.sampling));
+  TRY_ASSIGN(served->schema.defaults, apply_override(override, defaults));
   served->schema.messages.strict = strict_messages;
   TRY_ASSIGN(served->default_template_kwargs,
              json_flag("--default-chat-template-kwargs", template_kwargs));

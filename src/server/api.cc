@@ -85,9 +85,10 @@ Api::Api(ApiOptions options)
     body.set("version", options_.version);
     exchange->respond({.body = body.dump()});
   });
-  router_.add("GET", "/openapi.json", [this](const std::shared_ptr<Exchange>& exchange) {
-    exchange->respond({.body = openapi_document(options_.version).dump()});
-  });
+  router_.add(
+      "GET", "/openapi.json",
+      [text = openapi_document(options_.version).dump()](
+          const std::shared_ptr<Exchange>& exchange) { exchange->respond({.body = text}); });
   for (const EndpointEntry& entry : endpoint_table()) {
     const std::string_view path = entry.path;
     if (entry.endpoint != nullptr)  // "{model}" is everything below

@@ -169,9 +169,11 @@ class Configured(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             config, keys = pathlib.Path(folder, "server.yaml"), pathlib.Path(folder, "keys")
             keys.write_text("one\n\n two \n")
+            pathlib.Path(folder, "generation_config.json").write_text('{"do_sample": false}')
             config.write_text(f"served-model-name: file\napi-key-file: {keys}\n"
                               "allowed-origins: [http://a.example]\n"
-                              "override-generation-config:\n  temperature: 0\n")
+                              f"generation-config: {folder}\n"
+                              "override-generation-config:\n  top_k: 5\n")
             os.environ["PEWTER_DEFAULT_CHAT_TEMPLATE_KWARGS"] = '{"enable_thinking": false}'
             try:
                 server = Server(PROGRAM, "--config", str(config), "--enforce-eager", name="m")
@@ -245,7 +247,7 @@ class Life(unittest.TestCase):
                                  capture_output=True, text=True, timeout=30)
         self.assertEqual(missing.returncode, 1)
         self.assertIn("/no/such/model", missing.stderr)
-        for flags in (["--reasoning-field", "x"], ["--override-generation-config", '{"top_p": 3}'],
+        for flags in (["--reasoning-field", "x"], ["--generation-config", "/no/such/folder"], ["--override-generation-config", '{"top_p": 3}'],
                       ["--default-chat-template-kwargs", "{“a”: 1}"], ["--port", "70000"],
                       ["--kv-cache-memory-bytes", "many"], ["--max-num-batched-tokens", "100"]):
             wrong = subprocess.run([PROGRAM, "serve", str(MODEL), *flags], capture_output=True,
