@@ -118,6 +118,7 @@ const std::string_view kRequestSchemas = R"json({
         "properties": {"role": {"enum": ["user", "assistant", "system"]},
           "content": {"$ref": "#/components/schemas/Blocks"}}}},
       "system": {"$ref": "#/components/schemas/TextBlocks"},
+      "thread": {"type": "null"},
       "stop_sequences": {"type": "array", "items": {"type": "string"}, "maxItems": 64},
       "tools": {"type": "array", "items": {"type": "object", "required": ["name", "input_schema"], "properties": {
         "type": {"const": "custom"}, "name": {"type": "string", "minLength": 1},

@@ -94,6 +94,25 @@ class Anthropic(unittest.TestCase):
             self.assertEqual(last.stop_reason, "end_turn")
             self.assertIn("with 21 degrees", last.content[-1].text)
 
+    def test_tool_runner(self):
+        """The package's own loop: it would rather have the server keep the conversation, and is told that this one
+        does not."""
+        called = []
+
+        @anthropic.beta_tool
+        def get_weather(city: str, unit: str = "") -> str:
+            """Get the current weather of a city."""
+            called.append(city)
+            return json.dumps({"city": city, "degrees": 21, "sky": "sunny"})
+
+        for stream in (False, True):
+            runner = self.client.beta.messages.tool_runner(
+                model="m", max_tokens=200, tools=[get_weather], messages=WEATHER, extra_body=GREEDY, stream=stream)
+            answers = [answer.get_final_message() if stream else answer for answer in runner]
+            self.assertEqual([answer.stop_reason for answer in answers], ["tool_use", "end_turn"])
+            self.assertIn("21 degrees", answers[-1].content[0].text)
+        self.assertEqual(called, ["Paris", "Paris"])
+
     def test_stops(self):
         stopped = self.ask(stop_sequences=["zzz", " of"])
         self.assertEqual((stopped.stop_reason, stopped.stop_sequence), ("stop_sequence", " of"))

@@ -311,6 +311,9 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const Messages
   TRY(read_thinking(fields, request.chat.template_kwargs, request.thinking));
   if (options.thinks && request.chat.template_kwargs.find("enable_thinking") == nullptr)
     request.chat.template_kwargs.set("enable_thinking", *options.thinks);
+  if (fields.take("thread") != nullptr)
+    return Error{ErrorCode::kUnsupported,
+                 "thread: nothing is stored here; send the whole conversation without it"};
   TRY(fields.refuse({"mcp_servers", "container", "output_format"}));
   fields.ignore({"context_management", "betas", "anthropic_version", "anthropic_beta",
                  "inference_geo", "speed", "cache_control", "diagnostics"});

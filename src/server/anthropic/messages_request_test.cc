@@ -196,6 +196,7 @@ TEST(MessagesRequest, NamesTheBadField) {
            {kHello + R"(,"thinking":true)", "thinking"},
            {kHello + R"(,"output_config":{"format":{"type":"json_schema"}})",
             "output_config.format"},
+           {kHello + R"(,"thread":{"type":"create"})", "thread"},
            {kHello + R"(,"mcp_servers":[{}])", "mcp_servers"}})
     EXPECT_EQ(refused(members), field) << members;
   const std::string place = "messages[1].content[0]";

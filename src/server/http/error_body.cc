@@ -52,6 +52,10 @@ void append_anthropic(std::string& body, const ErrorText& error) {
   const bool too_long = error.code == "context_length_exceeded";
   append_json_string(
       body, replace_invalid_utf8(str_cat(too_long ? "prompt is too long: " : "", error.message)));
+  // Clients that find this code go on without a thread, and send the whole conversation.
+  if (error.code == "thread_unsupported_request")
+    body +=
+        ",\"details\":{\"error_code\":\"thread_unsupported_request\",\"unsupported\":[\"thread\"]}";
   body += "}}";
 }
 

@@ -37,9 +37,9 @@ ErrorKind kind_of(ErrorCode code) {
 std::string_view code_of(const Error& error) {
   if (error.message.find("maximum context length") != std::string::npos)
     return "context_length_exceeded";
-  return error.code == ErrorCode::kNotFound && field_of(error.message) == "model"
-             ? "model_not_found"
-             : "";
+  const std::string_view field = field_of(error.message);
+  if (error.code == ErrorCode::kNotFound && field == "model") return "model_not_found";
+  return field == "thread" ? "thread_unsupported_request" : "";
 }
 
 }  // namespace
