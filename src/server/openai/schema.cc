@@ -158,7 +158,8 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOption
   ChatRequest request;
   TRY(read_generation(fields, options.defaults, request.generation));
   TRY(read_chat_logprobs(fields, request.generation));
-  TRY(fields.refuse({"echo", "audio", "web_search_options"}));
+  // The older spelling of tools and tool_choice, whose answers have another form too.
+  TRY(fields.refuse({"echo", "audio", "web_search_options", "functions", "function_call"}));
   TRY(read_chat_input(fields, options.messages, request.chat, request.thinking));
   TRY(read_tool_choice(fields, request));
   TRY(fields.read("include_reasoning", request.include_reasoning));

@@ -168,6 +168,7 @@ TEST(ChatSchema, NamesTheBadField) {
            {R"(,"enable_thinking":"no")", "enable_thinking"},
            {R"(,"prompt_logprobs":1)", "prompt_logprobs"},
            {R"(,"echo":true)", "echo"},
+           {R"(,"functions":[{"name":"f"}])", "functions"},
            {R"(,"chat_template":"x")", "chat_template"},
            {R"(,"chat_template_kwargs":[])", "chat_template_kwargs"},
            {R"(,"chat_template_kwargs":{"messages":[]})", "chat_template_kwargs.messages"},
