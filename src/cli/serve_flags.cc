@@ -168,11 +168,12 @@ Status ServeFlags::check() {
                  "--reasoning-field: want both, reasoning or reasoning_content"};
   if (!is_one_of(reasoning_parser, {"qwen3", "none"}))
     return Error{ErrorCode::kInvalidArgument, "--reasoning-parser: want qwen3 or none"};
-  if (!is_one_of(generation_config, {"auto", "vllm"}) && !has_generation_config(*generation_config))
+  const std::string config = generation_config.value_or("auto");
+  if (config != "auto" && config != "vllm" && !has_generation_config(config))
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("--generation-config: want auto, vllm, or a directory with a "
                          "generation_config.json, which \"",
-                         *generation_config, "\" is not")};
+                         config, "\" is not")};
   TRY(check_range("--reasoning-budget", reasoning_budget, -1, INT32_MAX));
   if (const auto budgets = read_effort_budgets(effort_budgets); !budgets) return budgets.error();
   TRY(json_flag("--default-chat-template-kwargs", template_kwargs));

@@ -217,7 +217,7 @@ Result<Json> chat_tools(const Json& tools, std::vector<std::string>& left_out) {
     std::optional<std::string> description;
     TRY(fields.read("type", type));
     if (type != "custom") {
-      left_out.push_back(path + ".type=" + type);
+      left_out.push_back(str_cat(path, ".type=", type));
       continue;
     }
     TRY(fields.read("name", name));

@@ -208,7 +208,7 @@ Result<Json> chat_tools(const Json& tools, std::vector<std::string>& left_out) {
     TRY(fields.read("name", name));
     if (type.empty()) return bad_request(path + ".type: missing");
     if (type != "function") {
-      left_out.push_back(path + ".type=" + type);
+      left_out.push_back(str_cat(path, ".type=", type));
       continue;
     }
     if (name.empty()) return bad_request(path + ".name: missing");
@@ -276,9 +276,9 @@ Json shortest(float value) { return Json::parse(str_cat(value)).value(); }
 
 // With OpenAI's defaults where the request is silent; clients expect every key.
 Json echo_of(const Json& body, const ChatRequest& request) {
-  const auto given = [&](const char* key, Json otherwise) {
+  const auto given = [&](const char* key, const Json& otherwise) {
     const Json* value = body.find(key);
-    return value == nullptr || value->is_null() ? std::move(otherwise) : *value;
+    return value == nullptr || value->is_null() ? otherwise : *value;
   };
   Json text, format, reasoning, echo;
   format.set("type", "text");
@@ -295,7 +295,7 @@ Json echo_of(const Json& body, const ChatRequest& request) {
   echo.set("service_tier", "default");
   echo.set("store", false);
   echo.set("temperature", shortest(request.generation.sampling.temperature));
-  echo.set("text", given("text", std::move(text)));
+  echo.set("text", given("text", text));
   echo.set("tool_choice", given("tool_choice", "auto"));
   echo.set("tools", given("tools", Json::Array{}));
   echo.set("top_p", shortest(request.generation.sampling.top_p));
