@@ -12,6 +12,13 @@ namespace {
 using testing::EndsWith;
 using testing::StartsWith;
 
+// Sanitizers look at threads and memory, which are the same in all of a list.
+template <typename T>
+std::vector<T> some_of(std::vector<T> all) {
+  if (kSlowness > 1) all.resize(1);
+  return all;
+}
+
 constexpr const char* kHint = "I must answer now.";
 
 class Reasoning : public testing::Test {
@@ -65,7 +72,7 @@ TEST_F(Reasoning, IsClosedAtTheBudget) {
 
 TEST_F(Reasoning, IsLeftAloneWithinTheBudget) {
   const Json whole = ask("");
-  for (const int64_t budget : {tokens(whole), tokens(whole) + 50, int64_t{-1}}) {
+  for (const int64_t budget : some_of<int64_t>({tokens(whole), tokens(whole) + 50, -1})) {
     const Json same = ask(str_cat(",\"thinking_budget\":", budget));
     EXPECT_EQ(choice(same).find("message")->dump(), choice(whole).find("message")->dump())
         << budget;
@@ -88,9 +95,11 @@ TEST_F(Reasoning, IsClosedAtOnceByABudgetOfZero) {
 
 TEST_F(Reasoning, HasTheSameEndWhateverSaysIt) {
   const std::string wanted = text(ask(",\"thinking_token_budget\":2"), "reasoning");
-  for (const char* more : {R"(,"thinking":{"type":"enabled","budget_tokens":2})",
-                           R"(,"reasoning":{"max_tokens":2})", R"(,"reasoning_effort":"low")"})
+  for (const char* more :
+       some_of<const char*>({R"(,"reasoning_effort":"low")", R"(,"reasoning":{"max_tokens":2})",
+                             R"(,"thinking":{"type":"enabled","budget_tokens":2})"}))
     EXPECT_EQ(text(ask(more), "reasoning"), wanted) << more;
+  if (kSlowness > 1) return;
   EXPECT_FALSE(truncated(ask(R"(,"reasoning_effort":"high")")));
   EXPECT_FALSE(truncated(ask(R"(,"reasoning_effort":"low","thinking_token_budget":-1)")));
   const RunningServer limited({.reasoning = {.budget = 2, .message = kHint}});
@@ -120,7 +129,7 @@ TEST_F(Reasoning, ClosesAsWellWithDrafts) {
   RunningServer::Options options{.reasoning = {.message = kHint}};
   options.draft = {.method = DraftMethod::kMtp, .tokens = 3};
   const RunningServer drafting(options);
-  for (const int budget : {0, 1, 2, 3, 5, 8}) {
+  for (const int budget : some_of<int>({3, 0, 1, 2, 5, 8})) {
     const std::string more = str_cat(R"(,"thinking_token_budget":)", budget);
     EXPECT_EQ(choice(ask(more, drafting)).dump(), choice(ask(more)).dump()) << budget;
   }
