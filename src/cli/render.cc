@@ -1,4 +1,4 @@
-// pewter render: the prompt that a request to /v1/chat/completions becomes, and its tokens. Reads a
+// pewter render: the prompt that a request to one of the chat APIs becomes, and its tokens. Reads a
 // model's small files, not its weights.
 #include <unistd.h>
 
@@ -7,7 +7,9 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/terminal.h"
+#include "server/anthropic/messages_request.h"
 #include "server/openai/served_model.h"
+#include "server/responses/responses_request.h"
 
 namespace pewter {
 namespace {
@@ -20,21 +22,37 @@ class RenderCommand final : public Command {
     flags.positional("REQUEST", request_, "JSON file with the request's body; - is standard input");
     flags.positional("MODEL", model_, "Directory of the model");
     flags.group("Prompt");
+    flags.option("--api", "NAME", api_,
+                 "What the request is for: chat, responses (/v1/responses) or messages "
+                 "(/v1/messages)");
     flags.option("--chat-template", "FILE", chat_template_, "Use this Jinja template");
     flags.flag("--strict-messages", strict_, "Leave late and repeated system messages as they are");
     flags.group("Output");
     flags.flag("--json", json_, "Write an object with the prompt and its token ids");
     flags.footer("Writes the prompt as it is, without a newline behind it.");
   }
+  Status check() override {
+    if (api_ == "chat" || api_ == "responses" || api_ == "messages") return {};
+    return Error{ErrorCode::kInvalidArgument, "--api: want chat, responses or messages"};
+  }
   Result<int> run() override;
 
  private:
   Result<server::ChatRequest> read_request() const;
+  Result<server::ChatRequest> parse(const std::string& body) const;
 
-  std::string request_, model_;
+  std::string request_, model_, api_ = "chat";
   std::optional<std::string> chat_template_;
   bool strict_ = false, json_ = false;
 };
+
+Result<server::ChatRequest> RenderCommand::parse(const std::string& body) const {
+  const server::SchemaOptions options{.messages = {.strict = strict_}};
+  if (api_ == "messages") return server::parse_messages_request(body, {.schema = options});
+  if (api_ == "chat") return server::parse_chat_request(body, options);
+  TRY_ASSIGN(server::ResponsesRequest request, server::parse_responses_request(body, options));
+  return std::move(request.chat);
+}
 
 Result<server::ChatRequest> RenderCommand::read_request() const {
   std::string body;
@@ -43,8 +61,7 @@ Result<server::ChatRequest> RenderCommand::read_request() const {
   } else {
     TRY_ASSIGN(body, read_file(request_, kRequestLimit));
   }
-  Result<server::ChatRequest> request =
-      server::parse_chat_request(body, {.messages = {.strict = strict_}});
+  Result<server::ChatRequest> request = parse(body);
   if (!request) return request.error().within(request_);
   return request;
 }

@@ -25,6 +25,30 @@ bool begins(std::string_view text, std::string_view tag) {
   return text.size() < tag.size() && tag.starts_with(text);
 }
 
+// Drops calls from the index `border` on that say again what one before it has said, each for one
+// of them, and counts anew.
+void drop_repeated(std::vector<ToolCallDelta>& deltas, int64_t border) {
+  std::vector<std::pair<std::string, std::string>> calls;  // name and arguments
+  for (const ToolCallDelta& delta : deltas) {
+    if (delta.begins) calls.emplace_back(delta.name, "");
+    calls.at(static_cast<size_t>(delta.index)).second += delta.arguments;
+  }
+  const auto first_late = static_cast<size_t>(std::min<int64_t>(border, std::ssize(calls)));
+  std::vector<std::pair<std::string, std::string>> rehearsed(
+      calls.begin(), calls.begin() + static_cast<ptrdiff_t>(first_late));
+  std::vector<int64_t> index_of;  // of each call among those that stay; -1: dropped
+  int64_t kept = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto twin = i < first_late ? rehearsed.end() : std::ranges::find(rehearsed, calls[i]);
+    index_of.push_back(twin == rehearsed.end() ? kept++ : -1);
+    if (twin != rehearsed.end()) rehearsed.erase(twin);
+  }
+  std::erase_if(deltas, [&](ToolCallDelta& delta) {
+    delta.index = index_of[static_cast<size_t>(delta.index)];
+    return delta.index < 0;
+  });
+}
+
 }  // namespace
 
 void OutputDelta::append(const OutputDelta& more) {
@@ -131,6 +155,8 @@ bool OutputParser::continue_trial(Ending ending, OutputDelta& delta) {
     trial.parser.push(std::string_view(pending_).substr(trial.read++, 1), trial.content,
                       trial.calls);
     open = may_pass(trial);
+    if (!trial.before_close && trimmed(trial.content) == kClose)
+      trial.before_close = trial.parser.calls_completed();
   }
   if (open && ending == Ending::kNone) return false;
   if (open) {
@@ -162,6 +188,7 @@ bool OutputParser::has_passed(const Trial& trial) const {
 }
 
 void OutputParser::promote(Trial& trial, OutputDelta& delta) {
+  drop_repeated(trial.calls, trial.before_close.value_or(INT64_MAX));
   for (ToolCallDelta& call : trial.calls)
     if (parallel_calls_ || call.index == 0) delta.calls.push_back(std::move(call));
   trial_.clear();

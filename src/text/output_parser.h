@@ -8,12 +8,15 @@
 //               after that, these tags are ordinary text
 //   calls       in the answer, answer_parser.h. In reasoning that was never closed they count if
 //               they are whole, name declared functions, and nothing follows them but blanks and
-//               one </think>; they are held back until the end has shown that
+//               one </think>; they are held back until the end has shown that. Said once before
+//               that
+//               </think> and again after it, a call counts once
 //
 // Whatever could still become markup is held back until more text or finish() decides. How the text
 // is cut makes no difference to what comes out.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,7 +78,8 @@ class OutputParser {
     size_t begin, read;  // in pending_
     std::string content = {};
     std::vector<ToolCallDelta> calls = {};
-    size_t declared = 0;  // so many of the calls name declared functions
+    size_t declared = 0;                       // so many of the calls name declared functions
+    std::optional<int64_t> before_close = {};  // calls begun when a </think> came
   };
 
   // One advance through pending_; false when more text is needed.

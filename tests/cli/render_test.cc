@@ -25,6 +25,20 @@ TEST(Render, WritesThePrompt) {
             "<|im_start|>assistant\n<think>\n\n</think>\n\n");
 }
 
+TEST(Render, KnowsTheOtherApis) {
+  const std::string wanted =
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n";
+  const ProgramResult messages =
+      render(R"({"system":"Be brief.","messages":[{"role":"user","content":"hi"}]})",
+             {"--api", "messages"});
+  EXPECT_EQ(messages.exit_code, 0) << messages.err;
+  EXPECT_EQ(messages.out, wanted + "<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  const ProgramResult responses =
+      render(R"({"instructions":"Be brief.","input":"hi"})", {"--api", "responses"});
+  EXPECT_EQ(responses.out, wanted + "<|im_start|>assistant\n<think>\n");
+  EXPECT_EQ(render("{}", {"--api", "mail"}).exit_code, 2);
+}
+
 TEST(Render, TellsControlTokensFromText) {
   const auto count = [](const std::string& content) {
     const ProgramResult result =

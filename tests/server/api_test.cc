@@ -315,6 +315,32 @@ TEST_F(Api, TokenizesBothWays) {
   EXPECT_EQ(ask("/detokenize", R"({"tokens":[999999]})").status, 400);
 }
 
+TEST_F(Api, DescribesItself) {
+  const Json document = get(server().port(), "/openapi.json").json();
+  EXPECT_EQ(document.find("openapi")->as_string(), "3.1.0");
+  // What is described is there: each path answers, if only to say that a body is missing.
+  for (const auto& [path, methods] : document.find("paths")->as_object()) {
+    std::string place = path;
+    if (const size_t at = place.find("{model}"); at != std::string::npos) place.replace(at, 7, "m");
+    const bool is_get = methods.find("get") != nullptr;
+    const Answer answer = is_get ? get(server().port(), place) : ask(place, "{}");
+    EXPECT_EQ(answer.status, is_get ? 200 : 400) << path;
+  }
+}
+
+TEST_F(Api, AppliesTheTemplate) {
+  const std::string messages =
+      R"({"messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"enable_thinking":)";
+  const auto prompt = [&](const char* thinking) {
+    return ask("/apply-template", str_cat(messages, thinking, "}}"))
+        .json()
+        .find("prompt")
+        ->as_string();
+  };
+  EXPECT_EQ(prompt("true"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n");
+  EXPECT_EQ(prompt("false"), prompt("true") + "\n</think>\n\n");
+}
+
 TEST_F(Api, ListsModels) {
   const Json list = get(server().port(), "/v1/models").json();
   EXPECT_EQ(list.find("data")->as_array().at(0).find("id")->as_string(), "m");
@@ -346,7 +372,8 @@ TEST_F(Api, RefusesWithTheField) {
            Case{whole, chat(",\"stop_token_ids\":[999999]"), 400, "\"stop_token_ids\"",
                 "vocabulary"},
            Case{whole, chat(",\"logit_bias\":{\"999999\":1}"), 400, "\"logit_bias\"", "999999"},
-           Case{"/v1/responses", "{}", 501, "null", "does not have this endpoint yet"},
+           Case{"/v1/embeddings", "{}", 501, "null", "generate text"},
+           Case{"/apply-template", R"({"prompt":"x"})", 400, "\"messages\"", "missing"},
            Case{"/v1/nothing", "{}", 404, "null", "nothing at this path"},
        }) {
     const Answer answer = ask(c.path, c.body);

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -22,7 +23,7 @@ CAPITAL = {"messages": [{"role": "user", "content": "What is the capital of Fran
 LATER = {
     "RQ-08": "reads /metrics; the same is tested as Vanishing.* in server_test",
     "RQ-09": "a procedure; tested as SlowReader.* in server_test",
-    "RQ-10": "needs /v1/messages and the prefix cache",
+    "RQ-10": "needs the prefix cache; that the line is dropped is in fixtures/requests.json",
     "RQ-11": "needs the prefix cache",
     "RQ-12": "a procedure of the engine; tested in tests/engine",
     "RQ-14": "a procedure of the engine; tested in tests/engine and src/engine",
@@ -42,6 +43,12 @@ class Running(unittest.TestCase):
 
 
 class Cases(Running):
+    def test_own_requests(self):
+        for case in json.loads((pathlib.Path(__file__).parent / "fixtures/requests.json").read_text())["cases"]:
+            with self.subTest(case["id"]):
+                for step in case["steps"]:
+                    request_cases.run_step(self.server, step, case["id"])
+
     def test_recorded_requests(self):
         shared = os.environ.get("PEWTER_SHARED", "")
         path = pathlib.Path(shared, "cases", "requests.json")
@@ -157,6 +164,35 @@ class Limits(unittest.TestCase):
             self.assertNotIn("reasoning_content", message["choices"][0]["message"])
 
 
+class Configured(unittest.TestCase):
+    def test_file_environment_and_command_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config, keys = pathlib.Path(folder, "server.yaml"), pathlib.Path(folder, "keys")
+            keys.write_text("one\n\n two \n")
+            pathlib.Path(folder, "generation_config.json").write_text('{"do_sample": false}')
+            config.write_text(f"served-model-name: file\napi-key-file: {keys}\n"
+                              "allowed-origins: [http://a.example]\n"
+                              f"generation-config: {folder}\n"
+                              "override-generation-config:\n  top_k: 5\n")
+            os.environ["PEWTER_DEFAULT_CHAT_TEMPLATE_KWARGS"] = '{"enable_thinking": false}'
+            try:
+                server = Server(PROGRAM, "--config", str(config), "--enforce-eager", name="m")
+            finally:
+                del os.environ["PEWTER_DEFAULT_CHAT_TEMPLATE_KWARGS"]
+            with server:
+                server.wait_for("--enforce-eager changes nothing")
+                self.assertEqual(server.request("GET", "/v1/models")[0], 401)
+                with_key = {"Authorization": "Bearer two", "Origin": "http://a.example"}
+                status, headers, data = server.request("GET", "/v1/models", headers=with_key)
+                self.assertEqual((status, json.loads(data)["data"][0]["id"]), (200, "m"))
+                self.assertEqual(headers["Access-Control-Allow-Origin"], "http://a.example")
+                self.assertNotIn("Access-Control-Allow-Origin", server.request("GET", "/health")[1])
+                question = {"messages": CAPITAL["messages"]}
+                _, _, data = server.request("POST", "/v1/chat/completions", question, with_key)
+                self.assertEqual(json.loads(data)["choices"][0]["message"]["content"],
+                                 "The capital of France is Paris.")
+
+
 class Life(unittest.TestCase):
     def start_stream(self, server, tokens):
         body = json.dumps({**CAPITAL, "stream": True, "ignore_eos": True, "max_tokens": tokens})
@@ -211,7 +247,7 @@ class Life(unittest.TestCase):
                                  capture_output=True, text=True, timeout=30)
         self.assertEqual(missing.returncode, 1)
         self.assertIn("/no/such/model", missing.stderr)
-        for flags in (["--reasoning-field", "x"], ["--override-generation-config", '{"top_p": 3}'],
+        for flags in (["--reasoning-field", "x"], ["--generation-config", "/no/such/folder"], ["--override-generation-config", '{"top_p": 3}'],
                       ["--default-chat-template-kwargs", "{“a”: 1}"], ["--port", "70000"],
                       ["--kv-cache-memory-bytes", "many"], ["--max-num-batched-tokens", "100"]):
             wrong = subprocess.run([PROGRAM, "serve", str(MODEL), *flags], capture_output=True,

@@ -83,6 +83,7 @@ std::string Fields::path_of(std::string_view key) const {
 
 const Json* Fields::take(std::string_view key) {
   seen_.emplace(key);
+  read_.emplace(key);
   const Json* value = object_->find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
@@ -201,7 +202,8 @@ void Fields::ignore(std::initializer_list<std::string_view> keys) {
 
 Status Fields::refuse(std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys) {
-    const Json* value = take(key);
+    seen_.emplace(key);
+    const Json* value = object_->find(key);
     if (value != nullptr && !says_nothing(*value))
       return Error{ErrorCode::kUnsupported,
                    str_cat(path_of(key), ": this server does not support it yet")};

@@ -47,13 +47,15 @@ class Fields {
 
   std::string path_of(std::string_view key) const;
   std::vector<std::string> unread() const;
+  // Names that have been read by now, present or not; without those of ignore and refuse.
+  std::vector<std::string> read_names() const { return {read_.begin(), read_.end()}; }
 
  private:
   Fields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {}
 
   const Json* object_;
   std::string path_;
-  std::set<std::string, std::less<>> seen_;
+  std::set<std::string, std::less<>> seen_, read_;
 };
 
 // "a string", "a number", …: for messages.

@@ -1,10 +1,22 @@
-// GET /v1/models and /v1/models/NAME
+// GET /v1/models and /v1/models/NAME, for clients of OpenAI and, by the last fields, of Anthropic.
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 #include "server/openai/endpoints.h"
 
 namespace pewter::server {
 namespace {
+
+// 2026-11-30T12:00:00Z
+std::string utc_text(int64_t unix_time) {
+  const auto time = static_cast<std::time_t>(unix_time);
+  std::tm parts{};
+  ::gmtime_r(&time, &parts);
+  std::array<char, 32> text;
+  const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return {text.data(), size};
+}
 
 Json card(const ServedModel& model, const std::string& name) {
   Json card;
@@ -15,6 +27,9 @@ Json card(const ServedModel& model, const std::string& name) {
   card.set("root", model.name());
   card.set("parent", nullptr);
   card.set("max_model_len", model.engine->max_context());
+  card.set("type", "model");
+  card.set("display_name", name);
+  card.set("created_at", utc_text(model.created));
   return card;
 }
 
@@ -26,6 +41,9 @@ Result<Outcome> list_models(const HttpRequest&, const Model& model) {
   Json list;
   list.set("object", "list");
   list.set("data", std::move(data));
+  list.set("has_more", false);
+  list.set("first_id", model->names.front());
+  list.set("last_id", model->names.back());
   return Outcome(HttpResponse{.body = list.dump()});
 }
 
