@@ -80,7 +80,10 @@ void ModelFlags::declare_backend(Flags& flags) {
       "Who drafts: mtp, the model's own layer; suffix, what was said before; auto, either; "
       "none (default)");
   flags.option("--draft-tokens", "N", draft_tokens,
-               "Tokens drafted a step, 1 to 15 (default 3; suffix 8)");
+               "Most tokens drafted a step, 1 to 15 (default 8; mtp of a fixed depth 3)");
+  flags.option("--speculative-depth", "NAME", speculative_depth,
+               "How many tokens are drafted: auto, as many as pay by what steps take and guesses "
+               "come to (default), or fixed:k");
   flags.option("--speculative-config", "JSON", speculative_config,
                "The same as vLLM spells it: {\"method\": \"mtp\", \"num_speculative_tokens\": 3}");
 }
@@ -90,24 +93,37 @@ Result<SpeculativeConfig> ModelFlags::speculation() const {
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("--speculative-config: says it all, and excludes ", flag)};
   };
+  SpeculativeDepth depth;
+  if (speculative_depth) {
+    const Result<SpeculativeDepth> given = parse_speculative_depth(*speculative_depth);
+    if (!given) return given.error().within("--speculative-depth");
+    depth = *given;
+    if (draft_tokens && depth.tokens)
+      return Error{ErrorCode::kInvalidArgument,
+                   "--speculative-depth: fixed:k says how many, and excludes --draft-tokens"};
+  }
   if (speculative_config) {
     if (speculate) return both("--speculate");
     if (draft_tokens) return both("--draft-tokens");
     TRY_ASSIGN(const Json json, json_flag("--speculative-config", speculative_config));
-    Result<SpeculativeConfig> config = parse_speculative_config(json);
+    Result<SpeculativeConfig> config = parse_speculative_config(json, depth.depth);
     if (!config) return config.error().within("--speculative-config");
+    if (depth.tokens && config->draft.tokens > 0) config->draft.tokens = *depth.tokens;
     return config;
   }
   SpeculativeConfig config;
   if (!speculate) {
-    if (draft_tokens)
-      return Error{ErrorCode::kInvalidArgument, "--draft-tokens: needs --speculate"};
+    for (const auto& [flag, given] : {std::pair{"--draft-tokens", draft_tokens.has_value()},
+                                      {"--speculative-depth", speculative_depth.has_value()}})
+      if (given) return Error{ErrorCode::kInvalidArgument, str_cat(flag, ": needs --speculate")};
     return config;
   }
   const Result<DraftMethod> method = draft_method(*speculate);
   if (!method) return method.error().within("--speculate");
   config.draft.method = *method;
-  config.draft.tokens = draft_tokens.value_or(default_draft_tokens(*method));
+  config.draft.depth = depth.depth;
+  const int64_t most = depth.tokens.value_or(default_draft_tokens(*method, depth.depth));
+  config.draft.tokens = draft_tokens.value_or(most);
   return config;
 }
 

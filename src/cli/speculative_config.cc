@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "server/openai/fields.h"
 
@@ -39,14 +40,32 @@ std::string_view draft_method_name(DraftMethod method) {
   return std::ranges::find(kMethods, method, &MethodName::method)->name;
 }
 
-// A guess of the MTP layer costs a pass of it, one of the suffix drafter only a row.
-int64_t default_draft_tokens(DraftMethod method) {
+// A guess of the MTP layer costs a pass of it, one of the suffix drafter only a row. Chosen by
+// cost, more is allowed than usually pays.
+int64_t default_draft_tokens(DraftMethod method, DraftLength depth) {
   if (method == DraftMethod::kNone) return 0;
-  return method == DraftMethod::kSuffix ? 8 : 3;
+  return method == DraftMethod::kSuffix || depth == DraftLength::kByCost ? 8 : 3;
 }
 
-Result<SpeculativeConfig> parse_speculative_config(const Json& json) {
+Result<SpeculativeDepth> parse_speculative_depth(std::string_view text) {
+  if (text == "auto") return SpeculativeDepth{};
+  constexpr std::string_view kFixed = "fixed:";
+  int64_t tokens = 0;
+  if (text.starts_with(kFixed)) {
+    const std::string_view digits = text.substr(kFixed.size());
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), tokens);
+    if (error == std::errc() && end == digits.data() + digits.size() && tokens >= 1 &&
+        tokens <= kMaxDrafts)
+      return SpeculativeDepth{.depth = DraftLength::kFixed, .tokens = tokens};
+  }
+  return Error{
+      ErrorCode::kInvalidArgument,
+      str_cat("\"", text, "\" is no depth: want auto, or fixed:k with k from 1 to ", kMaxDrafts)};
+}
+
+Result<SpeculativeConfig> parse_speculative_config(const Json& json, DraftLength depth) {
   SpeculativeConfig config;
+  config.draft.depth = depth;
   TRY_ASSIGN(server::Fields fields, server::Fields::of(json, ""));
   std::optional<std::string> method;
   TRY(fields.read("method", method));
@@ -56,7 +75,7 @@ Result<SpeculativeConfig> parse_speculative_config(const Json& json) {
   const Result<DraftMethod> known = draft_method(*method);
   if (!known) return known.error().within("method");
   config.draft.method = *known;
-  config.draft.tokens = default_draft_tokens(*known);
+  config.draft.tokens = default_draft_tokens(*known, depth);
   TRY(fields.read("num_speculative_tokens", config.draft.tokens, {.least = 0, .most = kMaxDrafts}));
   TRY(fields.read("prompt_lookup_min", config.draft.shortest_match, {.least = 1}));
   TRY(config.draft.validate());

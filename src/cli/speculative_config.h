@@ -1,6 +1,7 @@
 // --speculative-config: drafting as vLLM spells it, {"method": "mtp", "num_speculative_tokens": 3}.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,19 @@ struct SpeculativeConfig {
 // kInvalidArgument with the methods there are.
 Result<DraftMethod> draft_method(std::string_view name);
 std::string_view draft_method_name(DraftMethod method);
-// Tokens to draft where nobody said how many.
-int64_t default_draft_tokens(DraftMethod method);
+// Most tokens to draft where nobody said how many.
+int64_t default_draft_tokens(DraftMethod method, DraftLength depth);
+
+// How many tokens are drafted a step: auto, or fixed:k. Error: kInvalidArgument.
+struct SpeculativeDepth {
+  DraftLength depth = DraftLength::kByCost;
+  std::optional<int64_t> tokens;  // with fixed
+};
+Result<SpeculativeDepth> parse_speculative_depth(std::string_view text);
 
 // Keys: method, num_speculative_tokens (0: off), prompt_lookup_min. Errors: kInvalidArgument naming
 // the key.
-Result<SpeculativeConfig> parse_speculative_config(const Json& json);
+Result<SpeculativeConfig> parse_speculative_config(const Json& json,
+                                                   DraftLength depth = DraftLength::kByCost);
 
 }  // namespace pewter

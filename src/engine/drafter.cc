@@ -2,7 +2,7 @@
 
 #include "base/in_range.h"
 #include "engine/mtp_drafter.h"
-#include "engine/suffix_drafter.h"
+#include "engine/suffix_index.h"
 
 namespace pewter {
 
@@ -16,8 +16,7 @@ Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, Model
   if (!options.enabled()) return std::unique_ptr<Drafter>();
   CHECK(options.method != DraftMethod::kAuto, "a method has to be chosen first");
   if (options.method == DraftMethod::kMtp) return MtpDrafter::make(runner, device, ops);
-  return std::unique_ptr<Drafter>(
-      new SuffixDrafter(runner.options().max_sequences, options.shortest_match));
+  return std::unique_ptr<Drafter>();
 }
 
 }  // namespace pewter

@@ -33,14 +33,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   RunnerOptions& runner = engine->options_.runner;
   runner.decode_rows = std::max(runner.decode_rows, options.draft.decode_rows());
   TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, runner));
-  if (options.draft.method == DraftMethod::kAuto)
-    engine->options_.draft.method =
-        engine->runner_->has_mtp() ? DraftMethod::kMtp : DraftMethod::kSuffix;
-  engine->drafter_ = options.drafter;
-  if (!options.drafter) {
-    TRY_ASSIGN(engine->drafter_,
-               make_drafter(engine->options_.draft, *engine->runner_, device, ops));
-  }
+  TRY(engine->make_speculator(device, ops));
   const int64_t sequences = runner.max_sequences;
   TRY_ASSIGN(
       engine->sampler_,
@@ -60,6 +53,27 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   engine->update_status();
   engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
   return engine;
+}
+
+Status Engine::make_speculator(Device& device, Ops& ops) {
+  DraftOptions& draft = options_.draft;
+  if (draft.method == DraftMethod::kAuto) {
+    draft.method = runner_->has_mtp() ? DraftMethod::kMtp : DraftMethod::kSuffix;
+    draft.look_up = draft.method != DraftMethod::kSuffix;
+  }
+  if (!draft.enabled()) return {};
+  std::shared_ptr<Drafter> model = options_.drafter;
+  if (!model) {
+    TRY_ASSIGN(model, make_drafter(draft, *runner_, device, ops));
+  }
+  std::function<double()> clock = options_.clock;
+  if (!clock) clock = [watch = Stopwatch()] { return watch.seconds(); };
+  speculator_ = std::make_unique<Speculator>(
+      Speculator::Options{.draft = draft,
+                          .max_sequences = options_.runner.max_sequences,
+                          .model = std::move(model),
+                          .clock = std::move(clock)});
+  return {};
 }
 
 Engine::~Engine() {
@@ -230,10 +244,10 @@ Status Engine::start(Job& job) {
   TRY_ASSIGN(job.sequence, runner_->open(job.positions()));
   job.started = true;
   job.next.reserve(static_cast<size_t>(options_.draft.decode_rows()));
-  if (!drafter_) return {};
+  if (!speculator_) return {};
   job.text.reserve(static_cast<size_t>(job.positions()));
   job.text = job.request.prompt;
-  return drafter_->begin(job.sequence, job.positions());
+  return speculator_->begin(job.sequence, job.positions());
 }
 
 // Everything is given back before the reader hears of the end.

@@ -198,7 +198,7 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
 
 void ModelRunner::run_step(const Batch& batch, uint64_t kind, const std::function<void()>& step) {
   // What a step enqueues depends on its counts alone; what else it needs it reads from the batch.
-  const auto key = (kind << 63) | (static_cast<uint64_t>(batch.rows) << 40) |
+  const auto key = (kind << 62) | (static_cast<uint64_t>(batch.rows) << 40) |
                    (static_cast<uint64_t>(batch.sequences) << 20) |
                    static_cast<uint64_t>(batch.logits_count);
   if (replay_)
@@ -227,6 +227,12 @@ const Batch& ModelRunner::make_mtp_batch(Phase phase, std::span<const MtpRows> r
 void ModelRunner::fill_mtp(const MtpRows& rows) {
   const Batch& batch = make_mtp_batch(Phase::kPrefill, std::span(&rows, 1), LogitsWanted::kNone);
   pewter::fill_mtp(ops_, model_, batch, pool_, act_);
+}
+
+void ModelRunner::follow_mtp(std::span<const MtpRows> rows) {
+  const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kNone);
+  run_step(batch, /*kind=*/2,
+           [this, &batch] { pewter::fill_mtp(ops_, model_, batch, pool_, act_); });
 }
 
 void ModelRunner::draft_mtp(std::span<const MtpRows> rows) {

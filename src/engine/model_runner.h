@@ -74,6 +74,8 @@ class ModelRunner {
   // The MTP layer, for models that have it; its keys and values lie in the sequence's pages.
   // Part of a prompt's chunk, without logits; hidden() and what it is read from stay.
   void fill_mtp(const MtpRows& rows);
+  // The same for what decode steps have committed, each sequence at most once.
+  void follow_mtp(std::span<const MtpRows> rows);
   // A step, each sequence at most once; logits of every sequence's last row, hidden of all.
   void draft_mtp(std::span<const MtpRows> rows);
   // Brings the slot's state up to the committed length, before it is exported.

@@ -39,7 +39,7 @@ TEST(SpeculativeConfig, ReadsVllmsSpelling) {
   const DraftOptions ngram = parse(R"({"method":"ngram","prompt_lookup_min":2})").value().draft;
   EXPECT_EQ(ngram.method, DraftMethod::kSuffix);
   EXPECT_EQ(ngram.shortest_match, 2);
-  EXPECT_EQ(ngram.tokens, default_draft_tokens(DraftMethod::kSuffix));
+  EXPECT_EQ(ngram.tokens, default_draft_tokens(DraftMethod::kSuffix, ngram.depth));
   EXPECT_FALSE(parse(R"({"method":"mtp","num_speculative_tokens":0})").value().draft.enabled());
   EXPECT_FALSE(parse(R"({"method":"none"})").value().draft.enabled());
   EXPECT_EQ(draft_method_name(DraftMethod::kSuffix), "suffix");
@@ -72,12 +72,35 @@ TEST(SpeculativeConfig, BrokenJsonIsExplained) {
   EXPECT_THAT(error_of(flags(R"({"method":"x"})")), HasSubstr("--speculative-config: method"));
 }
 
+TEST(SpeculativeConfig, DepthIsPinnedOrChosen) {
+  ModelFlags flags;
+  flags.speculative_depth = "fixed:3";
+  EXPECT_THAT(error_of(flags), HasSubstr("--speculative-depth: needs --speculate"));
+  for (const bool as_json : {false, true}) {
+    flags.speculate = as_json ? std::nullopt : std::optional<std::string>("suffix");
+    flags.speculative_config =
+        as_json ? std::optional<std::string>(R"({"method":"suffix"})") : std::nullopt;
+    flags.speculative_depth = "fixed:3";
+    EXPECT_EQ(flags.model_options().draft.tokens, 3);
+    EXPECT_EQ(flags.model_options().draft.depth, DraftLength::kFixed);
+    flags.speculative_depth = "auto";
+    EXPECT_EQ(flags.model_options().draft.tokens, 8);
+    EXPECT_EQ(flags.model_options().draft.depth, DraftLength::kByCost);
+    for (const char* bad :
+         {"fixed", "fixed:", "fixed:0", "fixed:16", "fixed:3x", "fixed:-1", "3"}) {
+      flags.speculative_depth = bad;
+      EXPECT_THAT(error_of(flags), HasSubstr(str_cat("--speculative-depth: \"", bad, "\" is no")));
+    }
+  }
+}
+
 TEST(SpeculativeConfig, PlainFlagsSayTheSame) {
   ModelFlags plain;
   EXPECT_FALSE(plain.model_options().draft.enabled());
   EXPECT_EQ(plain.model_options().mtp(), MtpUse::kSkip);
   plain.speculate = "mtp";
-  EXPECT_EQ(plain.model_options().draft.tokens, 3);
+  EXPECT_EQ(plain.model_options().draft.tokens, 8);
+  EXPECT_EQ(plain.model_options().draft.depth, DraftLength::kByCost);
   EXPECT_EQ(plain.model_options().mtp(), MtpUse::kRequired);
   plain.draft_tokens = 5;
   EXPECT_EQ(plain.model_options().draft.tokens, 5);
@@ -86,6 +109,9 @@ TEST(SpeculativeConfig, PlainFlagsSayTheSame) {
   plain.draft_tokens = 16;
   EXPECT_THAT(error_of(plain), HasSubstr("--draft-tokens: 16 is outside [1, 15]"));
   plain.draft_tokens = 5;
+  plain.speculative_depth = "fixed:4";
+  EXPECT_THAT(error_of(plain), HasSubstr("--speculative-depth: fixed:k says how many"));
+  plain.speculative_depth.reset();
   plain.speculate = "auto";
   EXPECT_EQ(plain.model_options().mtp(), MtpUse::kWhenPresent);
   plain.speculate = "fast";

@@ -160,6 +160,40 @@ TEST_P(Speculation, DraftersChangeNothing) {
   }
 }
 
+// However long steps seem to take, and so however much is drafted.
+TEST_P(Speculation, AnyClockChangesNothing) {
+  std::vector<Request> requests = this->requests(10, 8);
+  for (Request& request : requests)  // something to find again
+    if (request.prompt.size() > 20)
+      std::copy_n(request.prompt.begin(), 10, request.prompt.end() - 10);
+  const std::vector<Output> plain = plainly(requests);
+  for (const DraftMethod method : {DraftMethod::kSuffix, DraftMethod::kMtp, DraftMethod::kAuto}) {
+    EngineOptions drafting = options();
+    drafting.draft = {
+        .method = method, .tokens = 6, .depth = DraftLength::kByCost, .shortest_match = 1};
+    // Drafts are long, short or none as the costs wander.
+    drafting.clock = [rng = Rng(9), now = 0.0, calls = 0]() mutable {
+      return now += (++calls / 40 % 2 == 0 ? 0.1 : 1.0) * rng.uniform();
+    };
+    CrowdRig rig(GetParam(), drafting);
+    std::vector<TokenStream> streams;
+    for (const Request& request : requests) streams.push_back(rig.engine->submit(request).value());
+    DraftFigures total;
+    int64_t tokens = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Output output = read_all(streams[i]);
+      expect_same(output, plain[i], i);
+      total += output.completion.drafts;
+      tokens += output.completion.completion_tokens;
+    }
+    EXPECT_GT(total.drafts, 0);
+    EXPECT_LT(total.draft_tokens, 6 * total.drafts);
+    EXPECT_LT(total.drafts, tokens - total.accepted_tokens);  // some steps had none
+    EXPECT_TRUE(test::becomes_idle(*rig.engine));
+    EXPECT_TRUE(rig.returned_everything());
+  }
+}
+
 // What was guessed wrong is not seen again: a sequence is drafted for as one that never guessed.
 TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
   const auto rig = test::TestRig::make(GetParam(), {.chunk_rows = 64, .decode_rows = 6});
