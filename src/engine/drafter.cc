@@ -1,6 +1,7 @@
 #include "engine/drafter.h"
 
 #include "base/in_range.h"
+#include "engine/dflash_drafter.h"
 #include "engine/mtp_drafter.h"
 #include "engine/suffix_index.h"
 
@@ -16,6 +17,8 @@ Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, Model
   if (!options.enabled()) return std::unique_ptr<Drafter>();
   CHECK(options.method != DraftMethod::kAuto, "a method has to be chosen first");
   if (options.method == DraftMethod::kMtp) return MtpDrafter::make(runner, device, ops);
+  if (options.method == DraftMethod::kDflash)
+    return DflashDrafter::make(options.dflash, runner, device, ops);
   return std::unique_ptr<Drafter>();
 }
 

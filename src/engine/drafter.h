@@ -11,6 +11,7 @@
 
 #include "engine/draft_figures.h"
 #include "engine/model_runner.h"
+#include "model/dflash/model.h"
 
 namespace pewter {
 
@@ -41,9 +42,10 @@ class Drafter {
 
 enum class DraftMethod : uint8_t {
   kNone,
-  kAuto,    // the engine chooses: kMtp when the model has the layer, else kSuffix
+  kAuto,    // the engine chooses: kDflash when there is one, kMtp when the model has the layer
   kSuffix,  // what followed the same words before
   kMtp,     // the checkpoint's multi-token-prediction layer
+  kDflash,  // a block drafter from a checkpoint of its own
 };
 
 // How many tokens are drafted for a sequence in a step.
@@ -60,6 +62,7 @@ struct DraftOptions {
   // Of methods with a model: where kLongMatch tokens repeat, what followed them may be the guess.
   // Set when kAuto has chosen such a method.
   bool look_up = false;
+  std::shared_ptr<const DflashModel> dflash = {};  // of kDflash
   bool enabled() const { return method != DraftMethod::kNone && tokens > 0; }
   // Rows a sequence has in a decode step.
   int64_t decode_rows() const { return enabled() ? 1 + tokens : 1; }

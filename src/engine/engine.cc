@@ -30,15 +30,21 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   std::unique_ptr<Engine> engine(new Engine(model));
   engine->options_ = options;
   TRY(options.draft.validate());
+  DraftOptions& draft = engine->options_.draft;
   RunnerOptions& runner = engine->options_.runner;
-  runner.decode_rows = std::max(runner.decode_rows, options.draft.decode_rows());
+  if (draft.dflash) {
+    TRY(draft.dflash->config.check_target(model.config));
+    draft.tokens = std::min(draft.tokens, draft.dflash->config.most_drafts());
+    runner.beside = draft.dflash->limits();
+  }
+  runner.decode_rows = std::max(runner.decode_rows, draft.decode_rows());
   TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, runner));
   TRY(engine->make_speculator(device, ops));
   const int64_t sequences = runner.max_sequences;
   TRY_ASSIGN(
       engine->sampler_,
       StepSampler::make(device, ops,
-                        {.rows = sequences * options.draft.decode_rows(),
+                        {.rows = sequences * draft.decode_rows(),
                          .vocab_limit = options.vocab_limit > 0 ? options.vocab_limit : vocab,
                          .token_mask = options.token_mask}));
   engine->scheduler_.emplace(runner.chunk_rows);
@@ -58,7 +64,9 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
 Status Engine::make_speculator(Device& device, Ops& ops) {
   DraftOptions& draft = options_.draft;
   if (draft.method == DraftMethod::kAuto) {
-    draft.method = runner_->has_mtp() ? DraftMethod::kMtp : DraftMethod::kSuffix;
+    draft.method = draft.dflash         ? DraftMethod::kDflash
+                   : runner_->has_mtp() ? DraftMethod::kMtp
+                                        : DraftMethod::kSuffix;
     draft.look_up = draft.method != DraftMethod::kSuffix;
   }
   if (!draft.enabled()) return {};

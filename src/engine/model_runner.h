@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "backend/ops.h"
-#include "engine/sequence_state.h"
+#include "engine/step_batch.h"
 #include "model/qwen35/forward.h"
 
 namespace pewter {
@@ -18,15 +18,7 @@ struct RunnerOptions {
   int64_t decode_rows = 1;      // rows a sequence may have in a decode step, at most kMaxDecodeRows
   int64_t cache_tokens = 4096;  // positions the KV cache holds, all sequences together
   int64_t logits_rows = 0;      // most rows with logits in a step; 0: enough for decode steps
-};
-
-enum class LogitsWanted : uint8_t { kNone, kLast, kAll };
-
-// What a step does for one sequence.
-struct SequenceRows {
-  SequenceState* sequence = nullptr;
-  std::span<const int32_t> tokens;
-  LogitsWanted logits = LogitsWanted::kLast;
+  OpsLimits beside = {};        // of what else runs on the same ops: a drafter's model
 };
 
 // What a step of the MTP layer does for one sequence. Row i stands at position + i: it starts from
@@ -85,6 +77,12 @@ class ModelRunner {
   // final norm.
   const TensorView& logits() const { return act_.logits; }
   const TensorView& hidden() const { return act_.hidden; }
+  // Memory of logits for drafters: the last step's are gone when it is written.
+  TensorView logits_memory(int64_t rows) const { return store_.all.logits.first(rows); }
+  // [rows, H] f32, the residual after model().taps[i], of the target's last step.
+  TensorView tap(size_t i, int64_t row_begin, int64_t rows) const {
+    return store_.all.taps[i].slice(0, row_begin, row_begin + rows);
+  }
   const Activations& activations() const { return act_; }
   StatePool& pool() { return pool_; }
   const Qwen35Model& model() const { return model_; }
@@ -98,8 +96,6 @@ class ModelRunner {
   ModelRunner(const Qwen35Model& model, Device& device, Ops& ops)
       : model_(model), device_(device), ops_(ops) {}
   Status allocate();
-  // A row's place in the batch is positions[i] and on for sequence i; without: its committed
-  // length.
   const Batch& fill_batch(Phase phase, std::span<const SequenceRows> rows,
                           std::span<const int64_t> positions);
   const Batch& make_mtp_batch(Phase phase, std::span<const MtpRows> rows, LogitsWanted logits);
@@ -114,11 +110,7 @@ class ModelRunner {
   StatePool pool_;
   ActivationStore store_;
   Activations act_;  // store_'s tensors cut to the current step
-  Batch batch_;
-  // The batch's arrays one after another: written here, copied to batch_memory_ at the same
-  // offsets.
-  std::vector<int32_t> staging_;
-  Buffer batch_memory_;
+  StepBatch batch_;
   std::vector<SequenceRows> mtp_rows_;
   std::vector<int64_t> mtp_positions_;
 };

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "engine/dflash_drafter.h"
 #include "engine/engine.h"
 #include "engine/mtp_drafter.h"
 #include "golden_model.h"
@@ -96,37 +97,68 @@ int64_t steps_of(LoadedGolden& loaded, Drafter& drafter, const Prompt& prompt, i
   return steps;
 }
 
-TEST_P(DemoAcceptance, MtpIsAsOftenRightAsTheReference) {
-  const auto& [format, device] = GetParam();
-  if (const std::string why = why_unusable(device); !why.empty()) GTEST_SKIP() << why;
-  const bool bundled = format == "hybrid";
-  const std::string directory = bundled ? bundled_demo() : shared_folder("models/demo-" + format);
-  const std::string file = bundled ? golden_data("demo/acceptance-hybrid.json")
-                                   : shared_folder("goldens/demo/acceptance-" + format + ".json");
-  if (directory.empty() || file.empty()) GTEST_SKIP() << "no shared material (set PEWTER_SHARED)";
+// Whether a method with drafts of these lengths takes the reference's steps, within 2 %, and in each
+// family within 3 % or two steps.
+void expect_steps(LoadedGolden& loaded, Drafter& drafter, const Checkpoint& checkpoint,
+                  const std::string& method, std::initializer_list<int64_t> lengths) {
+  const auto& [format, device] = checkpoint;
+  const std::string file = format == "hybrid"
+                               ? golden_data("demo/acceptance-hybrid.json")
+                               : shared_folder("goldens/demo/acceptance-" + format + ".json");
   const Json golden = Json::parse(read_file(file).value()).value();
-  const auto loaded =
-      load_golden(directory, device, {.chunk_rows = 512, .decode_rows = 4, .cache_tokens = 2048});
-  const std::unique_ptr<Drafter> drafter =
-      MtpDrafter::make(*loaded->runner, *loaded->backend.device, *loaded->backend.ops).value();
-  for (const int64_t n : {1, 2, 3}) {
+  for (const int64_t n : lengths) {
     std::map<std::string, int64_t> steps;
     for (const Prompt& prompt : prompts(format))
       if (std::ssize(prompt.ids) + std::ssize(prompt.answer) <= 900)  // as the recipe counts
-        steps[prompt.family] += steps_of(*loaded, *drafter, prompt, n);
+        steps[prompt.family] += steps_of(loaded, drafter, prompt, n);
     int64_t ours = 0, theirs = 0;
     for (const auto& [family, counted] : golden.as_object()) {
-      const int64_t expected = counted.find(str_cat("mtp", n))->find("steps")->as_integer();
+      const int64_t expected = counted.find(str_cat(method, n))->find("steps")->as_integer();
       EXPECT_LE(std::abs(static_cast<double>(steps[family] - expected)),
                 std::max(2.0, 0.03 * static_cast<double>(expected)))
           << family << " with " << n << ": " << steps[family] << " steps, want " << expected;
       ours += steps[family];
       theirs += expected;
     }
-    std::printf("%s on %s, mtp%ld: %ld steps (reference %ld)\n", format.c_str(), device.c_str(),
-                static_cast<long>(n), static_cast<long>(ours), static_cast<long>(theirs));
+    std::printf("%s on %s, %s%ld: %ld steps (reference %ld)\n", format.c_str(), device.c_str(),
+                method.c_str(), static_cast<long>(n), static_cast<long>(ours),
+                static_cast<long>(theirs));
     EXPECT_LE(std::abs(static_cast<double>(ours - theirs)), 0.02 * static_cast<double>(theirs));
   }
+}
+
+// Where the checkpoint is; empty: not here.
+std::string directory_of(const std::string& format) {
+  return format == "hybrid" ? bundled_demo() : shared_folder("models/demo-" + format);
+}
+
+TEST_P(DemoAcceptance, MtpIsAsOftenRightAsTheReference) {
+  const auto& [format, device] = GetParam();
+  if (const std::string why = why_unusable(device); !why.empty()) GTEST_SKIP() << why;
+  const std::string directory = directory_of(format);
+  if (directory.empty()) GTEST_SKIP() << "no shared material (set PEWTER_SHARED)";
+  const auto loaded =
+      load_golden(directory, device, {.chunk_rows = 512, .decode_rows = 4, .cache_tokens = 2048});
+  const std::unique_ptr<Drafter> drafter =
+      MtpDrafter::make(*loaded->runner, *loaded->backend.device, *loaded->backend.ops).value();
+  expect_steps(*loaded, *drafter, GetParam(), "mtp", {1, 2, 3});
+}
+
+TEST_P(DemoAcceptance, DflashIsAsOftenRightAsTheReference) {
+  const auto& [format, device] = GetParam();
+  if (const std::string why = why_unusable(device); !why.empty()) GTEST_SKIP() << why;
+  const std::string directory = directory_of(format), model = shared_folder("models/demo-dflash");
+  if (directory.empty() || model.empty()) GTEST_SKIP() << "no shared material (set PEWTER_SHARED)";
+  const DflashConfig config = read_dflash_config(model).value();
+  const auto loaded =
+      load_golden(directory, device, {.chunk_rows = 512, .decode_rows = 12, .cache_tokens = 2048},
+                  /*threads=*/0, LmHead::kAsStored, config.taps);
+  Device& memory = *loaded->backend.device;
+  const std::unique_ptr<Drafter> drafter =
+      DflashDrafter::make(DflashModel::load(model, memory).value(), *loaded->runner, memory,
+                          *loaded->backend.ops)
+          .value();
+  expect_steps(*loaded, *drafter, GetParam(), "dflash", {4, 11});
 }
 
 // Identity --------------------------------------------------------------------------------------
