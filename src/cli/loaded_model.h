@@ -30,6 +30,7 @@ struct ModelOptions {
   int64_t max_waiting = EngineOptions().max_waiting;
   std::string chat_template;          // a file to use in place of the model's own; "": none
   DraftOptions draft;                 // off by default
+  std::string drafter;                // directory of a DFlash drafter; "": none
   std::vector<std::string> warnings;  // to stand before the report's own
 
   // Of the MTP layer, which drafts alone use.

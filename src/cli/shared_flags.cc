@@ -77,10 +77,11 @@ void ModelFlags::declare_backend(Flags& flags) {
   flags.group("Speculation (changes the speed, never the text)");
   flags.option(
       "--speculate", "NAME", speculate,
-      "Who drafts: mtp, the model's own layer; suffix, what was said before; auto, either; "
-      "none (default)");
+      "Who drafts: mtp, the model's own layer; dflash, a model beside it; suffix, what was said "
+      "before; auto, the best there is; none (default)");
+  flags.option("--draft-model", "DIR", draft_model, "Directory of the DFlash drafter");
   flags.option("--draft-tokens", "N", draft_tokens,
-               "Most tokens drafted a step, 1 to 15 (default 8; mtp of a fixed depth 3)");
+               "Most tokens drafted a step, 1 to 15 (default 8; dflash a block)");
   flags.option("--speculative-depth", "NAME", speculative_depth,
                "How many tokens are drafted: auto, as many as pay by what steps take and guesses "
                "come to (default), or fixed:k");
@@ -105,6 +106,7 @@ Result<SpeculativeConfig> ModelFlags::speculation() const {
   if (speculative_config) {
     if (speculate) return both("--speculate");
     if (draft_tokens) return both("--draft-tokens");
+    if (draft_model) return both("--draft-model");
     TRY_ASSIGN(const Json json, json_flag("--speculative-config", speculative_config));
     Result<SpeculativeConfig> config = parse_speculative_config(json, depth.depth);
     if (!config) return config.error().within("--speculative-config");
@@ -114,7 +116,8 @@ Result<SpeculativeConfig> ModelFlags::speculation() const {
   SpeculativeConfig config;
   if (!speculate) {
     for (const auto& [flag, given] : {std::pair{"--draft-tokens", draft_tokens.has_value()},
-                                      {"--speculative-depth", speculative_depth.has_value()}})
+                                      {"--speculative-depth", speculative_depth.has_value()},
+                                      {"--draft-model", draft_model.has_value()}})
       if (given) return Error{ErrorCode::kInvalidArgument, str_cat(flag, ": needs --speculate")};
     return config;
   }
@@ -124,6 +127,8 @@ Result<SpeculativeConfig> ModelFlags::speculation() const {
   config.draft.depth = depth.depth;
   const int64_t most = depth.tokens.value_or(default_draft_tokens(*method, depth.depth));
   config.draft.tokens = draft_tokens.value_or(most);
+  config.model = draft_model.value_or("");
+  TRY(check_drafter(config, "--speculate", "--draft-model"));
   return config;
 }
 
@@ -156,6 +161,7 @@ ModelOptions ModelFlags::model_options() const {
           .max_model_len = max_model_len.value_or(0),
           .cache_bytes = cache_bytes ? parse_bytes(*cache_bytes).value_or(0) : 0,
           .draft = config.draft,
+          .drafter = config.model,
           .warnings = config.warnings};
 }
 

@@ -12,13 +12,14 @@ Status DraftOptions::validate() const {
   return in_range("prompt_lookup_min", shortest_match, 1, SuffixIndex::kLongestMatch);
 }
 
-Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, ModelRunner& runner,
-                                              Device& device, Ops& ops) {
+Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options,
+                                              std::shared_ptr<const DflashModel> dflash,
+                                              ModelRunner& runner, Device& device, Ops& ops) {
   if (!options.enabled()) return std::unique_ptr<Drafter>();
   CHECK(options.method != DraftMethod::kAuto, "a method has to be chosen first");
   if (options.method == DraftMethod::kMtp) return MtpDrafter::make(runner, device, ops);
   if (options.method == DraftMethod::kDflash)
-    return DflashDrafter::make(options.dflash, runner, device, ops);
+    return DflashDrafter::make(std::move(dflash), runner, device, ops);
   return std::unique_ptr<Drafter>();
 }
 

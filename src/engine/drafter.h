@@ -62,7 +62,6 @@ struct DraftOptions {
   // Of methods with a model: where kLongMatch tokens repeat, what followed them may be the guess.
   // Set when kAuto has chosen such a method.
   bool look_up = false;
-  std::shared_ptr<const DflashModel> dflash = {};  // of kDflash
   bool enabled() const { return method != DraftMethod::kNone && tokens > 0; }
   // Rows a sequence has in a decode step.
   int64_t decode_rows() const { return enabled() ? 1 + tokens : 1; }
@@ -74,8 +73,9 @@ inline constexpr int64_t kLongMatch = 8;
 
 // The drafter that runs a model, for valid options without kAuto; null when drafting is off or
 // guesses are only looked up. runner, device and ops outlive it. Errors: kNotFound naming what the
-// model lacks, kResourceExhausted.
-Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, ModelRunner& runner,
-                                              Device& device, Ops& ops);
+// model lacks, kResourceExhausted. dflash: the model of kDflash, null otherwise.
+Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options,
+                                              std::shared_ptr<const DflashModel> dflash,
+                                              ModelRunner& runner, Device& device, Ops& ops);
 
 }  // namespace pewter

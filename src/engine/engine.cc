@@ -32,10 +32,10 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   TRY(options.draft.validate());
   DraftOptions& draft = engine->options_.draft;
   RunnerOptions& runner = engine->options_.runner;
-  if (draft.dflash) {
-    TRY(draft.dflash->config.check_target(model.config));
-    draft.tokens = std::min(draft.tokens, draft.dflash->config.most_drafts());
-    runner.beside = draft.dflash->limits();
+  if (options.dflash) {
+    TRY(options.dflash->config.check_target(model.config));
+    draft.tokens = std::min(draft.tokens, options.dflash->config.most_drafts());
+    runner.beside = DflashModel::limits(options.dflash->config);
   }
   runner.decode_rows = std::max(runner.decode_rows, draft.decode_rows());
   TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, runner));
@@ -64,7 +64,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
 Status Engine::make_speculator(Device& device, Ops& ops) {
   DraftOptions& draft = options_.draft;
   if (draft.method == DraftMethod::kAuto) {
-    draft.method = draft.dflash         ? DraftMethod::kDflash
+    draft.method = options_.dflash      ? DraftMethod::kDflash
                    : runner_->has_mtp() ? DraftMethod::kMtp
                                         : DraftMethod::kSuffix;
     draft.look_up = draft.method != DraftMethod::kSuffix;
@@ -72,7 +72,7 @@ Status Engine::make_speculator(Device& device, Ops& ops) {
   if (!draft.enabled()) return {};
   std::shared_ptr<Drafter> model = options_.drafter;
   if (!model) {
-    TRY_ASSIGN(model, make_drafter(draft, *runner_, device, ops));
+    TRY_ASSIGN(model, make_drafter(draft, options_.dflash, *runner_, device, ops));
   }
   std::function<double()> clock = options_.clock;
   if (!clock) clock = [watch = Stopwatch()] { return watch.seconds(); };

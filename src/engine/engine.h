@@ -28,8 +28,9 @@ struct EngineOptions {
   std::vector<uint32_t> token_mask;
   int64_t vocab_limit = 0;  // ids from here on are never sampled; 0: the model's vocabulary
   DraftOptions draft;       // off by default; raises runner.decode_rows to what it needs
-  std::shared_ptr<Drafter> drafter;  // drafts in place of draft.method's own
-  std::function<double()> clock;     // seconds, by which steps are measured; empty: real ones
+  std::shared_ptr<const DflashModel> dflash;  // of draft.method kDflash; the model keeps its taps
+  std::shared_ptr<Drafter> drafter;           // drafts in place of draft.method's own
+  std::function<double()> clock;  // seconds, by which steps are measured; empty: real ones
 };
 
 struct EngineStatus {

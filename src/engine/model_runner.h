@@ -34,6 +34,13 @@ struct RunnerMemory {
   int64_t kv_bytes = 0, state_bytes = 0;
   int64_t scratch_bytes = 0;   // activations, scratch of the ops, the batch
   int64_t recorded_bytes = 0;  // steps recorded for replay
+  RunnerMemory& operator+=(const RunnerMemory& more) {
+    kv_bytes += more.kv_bytes;
+    state_bytes += more.state_bytes;
+    scratch_bytes += more.scratch_bytes;
+    recorded_bytes += more.recorded_bytes;
+    return *this;
+  }
   int64_t total() const { return kv_bytes + state_bytes + scratch_bytes + recorded_bytes; }
 };
 

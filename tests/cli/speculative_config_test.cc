@@ -55,7 +55,8 @@ TEST(SpeculativeConfig, ErrorsNameTheKey) {
   refused(R"({})", "method: is missing");
   refused(R"({"method":3})", "method");
   refused(R"({"method":"eagle"})", "method: \"eagle\" is no method that works here: want mtp");
-  refused(R"({"method":"dflash"})", "dflash is not there yet");
+  refused(R"({"method":"dflash"})", "method: dflash needs model, the directory");
+  refused(R"({"method":"mtp","model":"x"})", "model: a drafter is for dflash or auto, not for mtp");
   refused(R"({"method":"mtp","num_speculative_tokens":16})", "num_speculative_tokens: 16");
   refused(R"({"method":"mtp","num_speculative_tokens":-1})", "num_speculative_tokens: -1");
   refused(R"({"method":"mtp","num_speculative_tokens":"3"})", "num_speculative_tokens");
@@ -114,6 +115,16 @@ TEST(SpeculativeConfig, PlainFlagsSayTheSame) {
   plain.speculative_depth.reset();
   plain.speculate = "auto";
   EXPECT_EQ(plain.model_options().mtp(), MtpUse::kWhenPresent);
+  plain.draft_model = "folder";
+  EXPECT_EQ(error_of(plain), "");
+  EXPECT_EQ(plain.model_options().drafter, "folder");
+  EXPECT_EQ(plain.model_options().mtp(), MtpUse::kSkip);
+  plain.speculate = "mtp";
+  EXPECT_THAT(error_of(plain), HasSubstr("--draft-model: a drafter is for dflash"));
+  plain.speculate = "dflash";
+  EXPECT_EQ(error_of(plain), "");
+  plain.draft_model.reset();
+  EXPECT_THAT(error_of(plain), HasSubstr("--speculate: dflash needs --draft-model"));
   plain.speculate = "fast";
   EXPECT_THAT(error_of(plain), HasSubstr("--speculate: \"fast\""));
   plain.speculate.reset();

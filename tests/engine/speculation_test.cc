@@ -198,7 +198,7 @@ TEST_P(Speculation, AnyClockChangesNothing) {
 TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
   const auto rig = test::TestRig::make(GetParam(), {.chunk_rows = 64, .decode_rows = 6});
   ModelRunner& runner = *rig->runner;
-  const auto drafter = make_drafter({.method = DraftMethod::kMtp, .tokens = 5}, runner,
+  const auto drafter = make_drafter({.method = DraftMethod::kMtp, .tokens = 5}, nullptr, runner,
                                     *rig->backend.device, *rig->backend.ops)
                            .value();
   const std::vector<int32_t> text = tokens(40, 21);

@@ -12,9 +12,9 @@ namespace {
 
 // Where row r of a matrix as stored goes.
 struct Place {
-  int64_t rows = 0, columns = 0;               // of the matrix made of it
-  int64_t column_begin = 0;                    // of what is taken of each row
-  std::function<int64_t(int64_t)> row = {};    // empty: r
+  int64_t rows = 0, columns = 0;             // of the matrix made of it
+  int64_t column_begin = 0;                  // of what is taken of each row
+  std::function<int64_t(int64_t)> row = {};  // empty: r
 };
 
 class Loader {
@@ -145,9 +145,8 @@ class Loader {
     const int64_t half = config.head_dim / 2;
     std::vector<float> frequency(static_cast<size_t>(half));
     for (int64_t i = 0; i < half; ++i)
-      frequency[static_cast<size_t>(i)] = static_cast<float>(
-          std::pow(config.rope_theta,
-                   -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim)));
+      frequency[static_cast<size_t>(i)] = static_cast<float>(std::pow(
+          config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim)));
     TRY_ASSIGN(model_.inverse_frequency, floats(frequency));
     const auto zeros = std::vector<float>(static_cast<size_t>(half), 0.0f);
     TRY_ASSIGN(const TensorView axis, floats(zeros));
@@ -201,11 +200,10 @@ int64_t DflashModel::stored_bytes(const DflashConfig& config, const Device& devi
          4 * (3 * hidden + config.head_dim);
 }
 
-OpsLimits DflashModel::limits() const {
-  const DflashConfig& c = config;
+OpsLimits DflashModel::limits(const DflashConfig& c) {
   return {.widest_input = std::max({c.hidden_size, c.query_width(), c.intermediate_size}),
-          .widest_output = std::max({c.hidden_size, 2 * c.query_width() + 2 * c.kv_width(),
-                                     c.intermediate_size}),
+          .widest_output = std::max(
+              {c.hidden_size, 2 * c.query_width() + 2 * c.kv_width(), c.intermediate_size}),
           .query_heads = c.query_heads,
           .kv_heads = c.kv_heads,
           .head_dim = c.head_dim};

@@ -26,14 +26,14 @@ struct DflashLayer {
 
 struct DflashModel {
   DflashConfig config;
-  std::vector<WeightMatrix> fc;    // [H, H] for each tap
-  TensorView hidden_norm, norm;    // [H] f32, less 1
-  TensorView identity_norm;        // [H] f32: with kIdentityEpsilon, a norm that changes nothing
-  TensorView inverse_frequency;    // [D / 2] f32
-  const int32_t* axis = nullptr;   // [D / 2] zeros: positions of text
+  std::vector<WeightMatrix> fc;   // [H, H] for each tap
+  TensorView hidden_norm, norm;   // [H] f32, less 1
+  TensorView identity_norm;       // [H] f32: with kIdentityEpsilon, a norm that changes nothing
+  TensorView inverse_frequency;   // [D / 2] f32
+  const int32_t* axis = nullptr;  // [D / 2] zeros: positions of text
   std::vector<DflashLayer> layers;
-  std::vector<Buffer> buffers;     // what the views point into
-  int64_t bytes = 0;               // taken on the device
+  std::vector<Buffer> buffers;  // what the views point into
+  int64_t bytes = 0;            // taken on the device
 
   // x / √(mean x² + 2⁶⁰) · 2³⁰ is x itself in f32 as long as |x| < 2¹⁸: how a residual stream
   // becomes activations.
@@ -47,7 +47,7 @@ struct DflashModel {
   // What load will take.
   static int64_t stored_bytes(const DflashConfig& config, const Device& device);
 
-  OpsLimits limits() const;
+  static OpsLimits limits(const DflashConfig& config);
 };
 
 // The config of the drafter in a directory. Error as load.
