@@ -28,11 +28,18 @@ class Nested {
   // What is not known might change every number.
   Status check_keys() const {
     if (!nested_.is_object()) return wrong("dflash_config", "is no object");
-    constexpr std::array<std::string_view, 12> kKnown = {
-        "block_size",           "mask_token_id",     "target_layer_ids",
-        "use_aux_hidden_state", "causal",            "use_swa",
-        "swa_window_size",      "attention_sink_bias", "input_embedding_scale",
-        "output_multiplier",    "final_logit_softcapping", "is_causal"};
+    constexpr std::array<std::string_view, 12> kKnown = {"block_size",
+                                                         "mask_token_id",
+                                                         "target_layer_ids",
+                                                         "use_aux_hidden_state",
+                                                         "causal",
+                                                         "use_swa",
+                                                         "swa_window_size",
+                                                         "attention_sink_bias",
+                                                         "input_embedding_scale",
+                                                         "output_multiplier",
+                                                         "final_logit_softcapping",
+                                                         "is_causal"};
     for (const auto& [key, value] : nested_.as_object())
       if (std::ranges::find(kKnown, key) == kKnown.end())
         return unsupported("dflash_config." + key, "is no key that is known here");
@@ -65,9 +72,8 @@ Status parse_architecture(const Json& config) {
     if (name.as_string() == "DFlashDraftModel") return {};
     listed += (listed.empty() ? "" : ", ") + name.as_string();
   }
-  return unsupported("architectures",
-                     str_cat("is ", listed.empty() ? "empty" : listed,
-                             ": a drafter is a DFlashDraftModel"));
+  return unsupported("architectures", str_cat("is ", listed.empty() ? "empty" : listed,
+                                              ": a drafter is a DFlashDraftModel"));
 }
 
 Status parse_taps(const Nested& nested, DflashConfig& out) {
@@ -107,29 +113,29 @@ Status parse_layer_kinds(const Json& config, const Nested& nested, DflashConfig&
   const Json* given = nested.find("is_causal");
   if (given == nullptr) given = nested.find("causal");
   TRY_ASSIGN(const bool causal, flag_of(given, "is_causal", false));
-  TRY_ASSIGN(const bool slides, flag_of(get(config, "use_sliding_window"), "use_sliding_window",
-                                        true));
+  TRY_ASSIGN(const bool slides,
+             flag_of(get(config, "use_sliding_window"), "use_sliding_window", true));
   TRY_ASSIGN(const bool swa, flag_of(nested.find("use_swa"), "use_swa", true));
   const Json* types = get(config, "layer_types");
-  if (types != nullptr &&
-      (!types->is_array() || std::ssize(types->as_array()) != out.layers))
+  if (types != nullptr && (!types->is_array() || std::ssize(types->as_array()) != out.layers))
     return wrong("layer_types", str_cat("is no list of ", out.layers, " layers"));
-  const bool other_window = get(config, "sliding_window") == nullptr;
+  const std::string_view window =
+      nested.find("swa_window_size") != nullptr ? "swa_window_size" : "sliding_window";
   for (int64_t i = 0; i < out.layers; ++i) {
     DflashLayerKind kind{.causal = causal};
     const Json* type = types == nullptr ? nullptr : &types->as_array()[static_cast<size_t>(i)];
     const bool sliding = type != nullptr && *type == Json("sliding_attention");
     if (type != nullptr && !sliding && *type != Json("full_attention"))
-      return unsupported("layer_types",
-                         str_cat("holds ", type->dump(),
-                                 "; full_attention and sliding_attention are supported"));
+      return unsupported(
+          "layer_types",
+          str_cat("holds ", type->dump(), "; full_attention and sliding_attention are supported"));
     if (sliding && slides && swa) {
-      const std::string_view key = other_window ? "swa_window_size" : "sliding_window";
-      TRY_ASSIGN(kind.window, size_of(nested.holder(key), key, INT32_MAX));
+      TRY_ASSIGN(kind.window, size_of(nested.holder(window), window, INT32_MAX));
       kind.causal = given == nullptr || causal;
       if (!kind.causal)
-        return unsupported("is_causal", "is false: sliding layers that see what comes after a row "
-                                        "of the block are not supported");
+        return unsupported("is_causal",
+                           "is false: sliding layers that see what comes after a row "
+                           "of the block are not supported");
     }
     out.layer_kinds.push_back(kind);
   }
@@ -162,8 +168,8 @@ Result<DflashConfig> DflashConfig::parse(const Json& config) {
   if (out.block_size < 2 || out.block_size > kMaxDecodeRows)
     return unsupported("block_size", str_cat("is ", out.block_size, ": 2 to ", kMaxDecodeRows,
                                              " rows are supported"));
-  TRY_ASSIGN(const int64_t mask, count_of(nested.holder("mask_token_id"), "mask_token_id",
-                                          INT32_MAX));
+  TRY_ASSIGN(const int64_t mask,
+             count_of(nested.holder("mask_token_id"), "mask_token_id", INT32_MAX));
   if (nested.find("mask_token_id") == nullptr) return wrong("mask_token_id", "is missing");
   out.mask_token_id = static_cast<int32_t>(mask);
   TRY_ASSIGN(out.vocab_size, count_of(config, "vocab_size", INT32_MAX));
@@ -191,9 +197,10 @@ Status DflashConfig::check_target(const ModelConfig& target) const {
     return differs("num_target_layers", target_layers, target.layers);
   const int64_t last = *std::ranges::max_element(taps);
   if (last >= target.layers)
-    return Error{ErrorCode::kInvalidArgument,
-                 str_cat("the drafter reads layer ", last, " (dflash_config.target_layer_ids), and "
-                         "the model has ", target.layers)};
+    return Error{ErrorCode::kInvalidArgument, str_cat("the drafter reads layer ", last,
+                                                      " (dflash_config.target_layer_ids), and "
+                                                      "the model has ",
+                                                      target.layers)};
   if (mask_token_id >= target.vocab_size)
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("the drafter's mask_token_id is ", mask_token_id,

@@ -1,12 +1,14 @@
-// A tiny DFlash drafter against recorded outputs of an independent implementation: hidden and logits
-// of blocks after 5, 37 and 101 tokens of the tiny mixture-of-experts model, with full layers, and
-// with one of a window of 16. Reference path: within 1e-4 relative, row by row. Fast path: bf16
-// activations through two layers, within 3e-2 of the whole.
+// A tiny DFlash drafter against recorded outputs of an independent implementation: hidden and
+// logits of blocks after 5, 37 and 101 tokens of the tiny mixture-of-experts model, with full
+// layers, and with one of a window of 16. Reference path: within 1e-4 relative, row by row. Fast
+// path: bf16 activations through two layers, within 3e-2 of the whole.
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "base/rng.h"
 #include "engine/dflash_drafter.h"
+#include "engine/engine.h"
 #include "golden_model.h"
 
 namespace pewter {
@@ -149,6 +151,73 @@ TEST_P(NanoDflash, ContextGrowsStepByStep) {
   const double hidden = distance(drafter().hidden(8), golden_.floats("draft.101.hidden"));
   std::printf("hidden %.2e\n", hidden);
   EXPECT_LE(hidden, reference() ? 2e-4 : 0.12);
+}
+
+struct Said {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
+  bool operator==(const Said&) const = default;
+};
+// Requests side by side; what each said, and the drafts of all.
+std::vector<Said> run_together(Engine& engine, const std::vector<Request>& requests,
+                               DraftFigures& figures) {
+  std::vector<TokenStream> streams;
+  for (const Request& request : requests) streams.push_back(engine.submit(request).value());
+  std::vector<Said> said(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    StreamNews news;
+    while (!news.end) {
+      streams[i].wait(news);
+      for (const StreamToken& token : news.tokens) {
+        said[i].tokens.push_back(token.token);
+        said[i].logprobs.push_back(token.logprob);
+      }
+    }
+    figures += news.end->drafts;
+  }
+  return said;
+}
+
+// The whole of it in an engine, with neighbours that come and go, greedy and sampled.
+TEST_P(NanoDflash, NeverChangesWhatIsSaid) {
+  std::vector<Request> requests;
+  for (size_t i = 0; i < 6; ++i) {
+    Request request{.prompt = {ids_.begin() + 3, ids_.begin() + 20 + 13 * static_cast<int>(i)},
+                    .max_tokens = 12 + 5 * static_cast<int64_t>(i)};
+    request.sampling.temperature = i % 2 == 0 ? 0.0f : 0.9f;
+    request.sampling.seed = i;
+    if (i == 3) request.sampling.frequency_penalty = 0.5f;
+    requests.push_back(request);
+  }
+  const auto engine_of = [&](const DraftOptions& draft) {
+    EngineOptions options{.runner = {.chunk_rows = 64, .max_sequences = 3, .cache_tokens = 640},
+                          .draft = draft};
+    if (draft.enabled()) options.dflash = model_;
+    options.clock = [rng = Rng(4), now = 0.0]() mutable { return now += rng.uniform(); };
+    return Engine::make(loaded_->model, device(), *loaded_->backend.ops, options);
+  };
+  DraftFigures none;
+  const std::vector<Said> plain = run_together(*engine_of({}).value(), requests, none);
+  EXPECT_EQ(none.drafts, 0);
+  for (const DraftOptions& draft :
+       {DraftOptions{.method = DraftMethod::kDflash, .tokens = 4},
+        DraftOptions{.method = DraftMethod::kDflash, .tokens = 15},  // as many as a block has: 7
+        DraftOptions{.method = DraftMethod::kAuto, .tokens = 7, .depth = DraftLength::kByCost}}) {
+    const auto engine = engine_of(draft).value();
+    EXPECT_EQ(engine->draft_options().method, DraftMethod::kDflash);
+    EXPECT_EQ(engine->draft_options().tokens, std::min<int64_t>(draft.tokens, 7));
+    DraftFigures figures;
+    EXPECT_EQ(run_together(*engine, requests, figures), plain) << draft.tokens;
+    EXPECT_GT(figures.drafts, 0);
+  }
+}
+
+TEST_P(NanoDflash, NeedsItsDrafter) {
+  const EngineOptions options{.runner = {.chunk_rows = 64, .cache_tokens = 64},
+                              .draft = {.method = DraftMethod::kDflash, .tokens = 4}};
+  const auto engine = Engine::make(loaded_->model, device(), *loaded_->backend.ops, options);
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, ErrorCode::kNotFound);
 }
 
 // Fewer guesses than the block has room for; none at all.
