@@ -49,6 +49,7 @@ Result<std::optional<ChatTemplate>> load_chat_template(const std::string& direct
 }
 
 MtpUse ModelOptions::mtp() const {
+  if (every_drafter) return MtpUse::kWhenPresent;
   if (!draft.enabled() || !drafter.empty()) return MtpUse::kSkip;
   if (draft.method == DraftMethod::kMtp) return MtpUse::kRequired;
   return draft.method == DraftMethod::kAuto ? MtpUse::kWhenPresent : MtpUse::kSkip;
@@ -133,6 +134,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   const int64_t vocab_size = loaded->model.config.vocab_size;
   engine.vocab_limit = std::min<int64_t>(loaded->tokenizer.vocab_size(), vocab_size);
   engine.token_mask = mask_of(loaded->tokenizer, engine.vocab_limit, vocab_size);
+  loaded->engine_options = engine;
   TRY_ASSIGN(loaded->engine,
              Engine::make(loaded->model, *loaded->backend.device, *loaded->backend.ops, engine));
   return loaded;
