@@ -58,10 +58,10 @@ Result<std::unique_ptr<Drafter>> DflashDrafter::make(std::shared_ptr<const Dflas
     return Error{ErrorCode::kNotFound,
                  "speculation with dflash needs a drafter: the directory of a DFlashDraftModel"};
   TRY(model->config.check_target(runner.model().config));
-  CHECK(runner.model().taps == model->config.taps, "the target keeps other layers than the drafter "
-                                                   "reads");
-  std::unique_ptr<DflashDrafter> drafter(
-      new DflashDrafter(std::move(model), runner, device, ops));
+  CHECK(runner.model().taps == model->config.taps,
+        "the target keeps other layers than the drafter "
+        "reads");
+  std::unique_ptr<DflashDrafter> drafter(new DflashDrafter(std::move(model), runner, device, ops));
   TRY(drafter->allocate());
   return std::unique_ptr<Drafter>(std::move(drafter));
 }
@@ -71,10 +71,9 @@ Status DflashDrafter::allocate() {
   const KvCache::Format format{.keys = ops_.kv_format(), .values = ops_.kv_format()};
   const DType activation = ops_.activation_dtype();
   const DflashActivations::Sizes sizes = sizes_of(options);
-  TRY_ASSIGN(kv_, KvCache::make(device_, cache_shape(model_->config), format,
-                                model_->config.layers, pages_for(options.cache_tokens)));
-  TRY_ASSIGN(memory_,
-             device_.allocate(act_.lay_out(model_->config, activation, sizes, nullptr)));
+  TRY_ASSIGN(kv_, KvCache::make(device_, cache_shape(model_->config), format, model_->config.layers,
+                                pages_for(options.cache_tokens)));
+  TRY_ASSIGN(memory_, device_.allocate(act_.lay_out(model_->config, activation, sizes, nullptr)));
   act_.lay_out(model_->config, activation, sizes, memory_.data());
   std::vector<std::byte> gates(static_cast<size_t>(act_.gates.bytes()));
   for (int64_t i = 0; i < act_.gates.elements(); ++i)
@@ -147,8 +146,9 @@ void DflashDrafter::fill_batches(std::span<const DraftSequence> sequences) {
     if (sequence.most <= 0) continue;
     CHECK(sequence.most <= model_->config.most_drafts(), sequence.most, " drafts of a block of ",
           model_->config.block_size);
-    const auto tokens = std::span(block_tokens_)
-                            .subspan(static_cast<size_t>(row), static_cast<size_t>(sequence.most) + 1);
+    const auto tokens =
+        std::span(block_tokens_)
+            .subspan(static_cast<size_t>(row), static_cast<size_t>(sequence.most) + 1);
     std::ranges::fill(tokens, model_->config.mask_token_id);
     tokens.front() = sequence.tokens.back();
     rows_.push_back(

@@ -1,6 +1,6 @@
-// DflashDrafter: a DFlash model drafts. After each step the tapped layers of what was committed give
-// it keys and values; then the last token and a mask for each guess go through it at once. Its keys
-// and values lie in pages of its own cache, numbered as the target's; those of guesses are
+// DflashDrafter: a DFlash model drafts. After each step the tapped layers of what was committed
+// give it keys and values; then the last token and a mask for each guess go through it at once. Its
+// keys and values lie in pages of its own cache, numbered as the target's; those of guesses are
 // overwritten when their positions are committed.
 #pragma once
 

@@ -8,7 +8,8 @@
 namespace pewter {
 namespace {
 
-constexpr double kStep = 0.125, kShared = 0.0625;
+constexpr double kShorter = 0.25, kLonger = 0.0625, kShared = 0.5;
+constexpr int64_t kShortestOf = 4;
 // Places closer than this part of themselves are one.
 constexpr double kSamePlace = 0.1;
 // Of a plain step, what a guess is taken to cost until one was verified.
@@ -32,13 +33,14 @@ void TimeCurve::add(double x, double seconds) {
     points_.insert(place, {.x = x, .seconds = seconds, .measurements = 1});
     return;
   }
-  if (place->measurements == 0) place->seconds = seconds;
-  // The mean of the first few, then the latest most.
+  if (place->measurements++ == 0) place->seconds = seconds;
+  if (place->measurements <= kShortestOf) {
+    place->seconds = std::min(place->seconds, seconds);
+    return;
+  }
   const double ratio = std::clamp(seconds / std::max(place->seconds, 1e-12), 0.5, 1.5) - 1;
-  const double own = std::max(kStep, 1.0 / static_cast<double>(++place->measurements));
-  for (Point& point : points_)
-    if (&point != &*place) point.seconds *= 1 + kShared * ratio;
-  place->seconds *= 1 + own * ratio;
+  const double own = (ratio < 0 ? kShorter : kLonger) * ratio;
+  for (Point& point : points_) point.seconds *= 1 + (&point == &*place ? 1 : kShared) * own;
 }
 
 double TimeCurve::at(double x, double guess) const {

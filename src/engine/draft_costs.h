@@ -16,9 +16,10 @@ class TimeCurve {
  public:
   TimeCurve() { points_.reserve(kMostPoints); }
 
-  // A place moves by an eighth of what a measurement differs, at most by half of itself, and all
-  // others half as far in proportion: what slows one step down (another program, a longer context)
-  // slows all.
+  // Disturbances only ever make a step longer, so a place follows shorter ones quickly and longer
+  // ones slowly: at first it is the shortest of four, then it moves by a quarter of what a shorter
+  // one differs and a sixteenth of a longer one, taken as half longer at most. All other places
+  // move half as far in proportion: what slows one (another program, a longer context) slows all.
   void add(double x, double seconds);
   // Behind the last place it goes on as it went from the first one there; with one place alone, x
   // costs `guess` of its seconds each. 0 while nothing is known.

@@ -21,7 +21,7 @@ constexpr double kProbeShare = 0.02;
 constexpr double kProbeHope = 0.8;
 // Steps without a plain one after which one is due, so that there is something to compare with.
 constexpr int64_t kPlainEvery = 256;
-constexpr int64_t kMeasurements = 2;  // that a cost needs before it is believed
+constexpr int64_t kMeasurements = 4;  // that a cost needs before it is believed
 
 }  // namespace
 

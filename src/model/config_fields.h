@@ -8,7 +8,8 @@
 
 namespace pewter::config_fields {
 
-inline Error wrong(std::string_view key, std::string_view what, ErrorCode code = ErrorCode::kCorruptData) {
+inline Error wrong(std::string_view key, std::string_view what,
+                   ErrorCode code = ErrorCode::kCorruptData) {
   return Error{code, str_cat("config.json: ", key, " ", what)};
 }
 inline Error unsupported(std::string_view key, std::string_view what) {
@@ -54,7 +55,7 @@ inline Status require_bool(const Json& object, std::string_view key, bool wanted
   return {};
 }
 inline Status require_text(const Json& object, std::string_view key,
-                    std::initializer_list<std::string_view> wanted) {
+                           std::initializer_list<std::string_view> wanted) {
   const Json* value = get(object, key);
   if (value == nullptr) return {};
   if (!value->is_string()) return wrong(key, str_cat("is ", value->dump(), ", want text"));

@@ -138,8 +138,7 @@ void draft_dflash(Ops& ops, const DflashModel& model, const Batch& block, const 
                   .norm = model.norm,
                   .epsilon = model.config.norm_epsilon,
                   .out = act.hidden.first(m)});
-  ops.logits(
-      {.batch = block, .hidden = act.hidden.first(m), .head = target.head, .out = logits});
+  ops.logits({.batch = block, .hidden = act.hidden.first(m), .head = target.head, .out = logits});
 }
 
 }  // namespace pewter

@@ -1,8 +1,10 @@
 // The passes of a DFlash drafter, written against Ops.
 //
-//   context   what the target has committed: the tapped layers' outputs, through fc and a norm, give
+//   context   what the target has committed: the tapped layers' outputs, through fc and a norm,
+//   give
 //             keys and values of every layer. No queries, no MLP.
-//   block     the last token and masks in its stead for each guess, embedded by the target: ordinary
+//   block     the last token and masks in its stead for each guess, embedded by the target:
+//   ordinary
 //             attention and MLP layers over context and block; the target's head turns row i into
 //             guess i. All guesses at once.
 //
