@@ -70,6 +70,11 @@ class BenchCommand final : public Command {
     flags.flag("--profile", profile_,
                "Decode: run the stages of a step by themselves as well and show their times");
     flags.option("--only", "TEXT", only_, "Kernels: ops whose names contain it, such as experts");
+    flags.group("Drafting (decode)");
+    flags.option("--forced-tokens-per-step", "A", forced_tokens_,
+                 "Of --rows, so many count on average, as if the others had been wrong guesses");
+    flags.option("--speculate", "NAME", speculate_,
+                 "Make a guess for every row but the first: mtp, or dflash of --draft-model");
     flags.group("Drafting (accept)");
     flags.option("--prompts", "FILE", prompts_,
                  "JSON, or a line each: family, and prompt_ids, messages or prompt");
@@ -95,11 +100,15 @@ class BenchCommand final : public Command {
     if (csv_ && json_) return invalid("--csv and --json exclude each other");
     TRY(check_ranges());
     if (what_ == "accept") return check_accept();
-    if (prompts_ || methods_ || draft_model_ || svg_ || temperature_)
+    if (prompts_ || methods_ || svg_ || temperature_)
+      return invalid("--prompts, --methods, --temperature and --svg belong to accept");
+    if (what_ != "decode" && (forced_tokens_ || speculate_ || draft_model_))
       return invalid(
-          "--prompts, --methods, --draft-model, --temperature and --svg belong to accept");
+          "--forced-tokens-per-step, --speculate and --draft-model belong to decode, the last to "
+          "accept as well");
     if (what_ == "kernels") return check_kernels();
     if (only_) return invalid("--only belongs to kernels");
+    TRY(check_drafting());
     if (model_.has_value() == shape_.has_value())
       return invalid(model_ ? "MODEL and --shape exclude each other"
                             : "neither a MODEL nor a --shape to run");
@@ -149,10 +158,28 @@ class BenchCommand final : public Command {
     return {};
   }
 
+  Status check_drafting() {
+    const auto rows = static_cast<float>(rows_.value_or(1));
+    if (forced_tokens_ && !(*forced_tokens_ >= 1 && *forced_tokens_ <= rows))
+      return invalid(
+          str_cat("--forced-tokens-per-step: ", *forced_tokens_, " is outside [1, --rows]"));
+    if (!speculate_) return draft_model_ ? invalid("--draft-model needs --speculate") : Status();
+    const Result<DraftMethod> method = draft_method(*speculate_);
+    if (!method) return method.error().within("--speculate");
+    drafts_ = *method;
+    if (drafts_ != DraftMethod::kMtp && drafts_ != DraftMethod::kDflash)
+      return invalid("--speculate: want mtp or dflash");
+    if (!model_) return invalid("--speculate: random weights have no drafter; it takes a MODEL");
+    if (rows <= 1) return invalid("--speculate: needs --rows above 1: a token and its guesses");
+    if ((drafts_ == DraftMethod::kDflash) != draft_model_.has_value())
+      return invalid("--draft-model and --speculate dflash belong together");
+    return {};
+  }
   Status check_accept() {
     if (!model_ || shape_) return invalid("accept takes a MODEL");
     if (!prompts_) return invalid("accept needs --prompts");
-    if (format_ || unique_layers_ || depth_ || rows_ || profile_ || only_ || json_)
+    if (format_ || unique_layers_ || depth_ || rows_ || profile_ || only_ || json_ || speculate_ ||
+        forced_tokens_)
       return invalid(
           "of --tokens, --sequences, --repeat, --csv and the flags of drafting accept knows what "
           "to "
@@ -212,6 +239,9 @@ class BenchCommand final : public Command {
                                .depth = depth_.value_or(0),
                                .rows = rows_.value_or(1),
                                .sequences = sequences_.value_or(1),
+                               .forced_tokens = forced_tokens_.value_or(0),
+                               .drafts = drafts_,
+                               .drafter = draft_model_.value_or(""),
                                .repeats = repeats_.value_or(5),
                                .unique_layers = unique_layers_.value_or(0),
                                .profile = profile_};
@@ -226,7 +256,9 @@ class BenchCommand final : public Command {
   ModelFlags backend_;
   std::vector<AcceptMethod> accept_methods_;
   std::optional<std::string> prompts_, methods_, draft_model_, svg_;
-  std::optional<float> temperature_;
+  std::optional<std::string> speculate_;
+  DraftMethod drafts_ = DraftMethod::kNone;
+  std::optional<float> temperature_, forced_tokens_;
   std::optional<int64_t> unique_layers_, tokens_, depth_, rows_, sequences_, repeats_;
   bool profile_ = false, json_ = false, csv_ = false;
 };

@@ -82,10 +82,12 @@ Status DflashDrafter::allocate() {
   TRY_ASSIGN(context_, StepBatch::make(device_, context_sizes(options)));
   TRY_ASSIGN(block_, StepBatch::make(device_, block_sizes(options)));
   TRY_ASSIGN(whole_block_, StepBatch::make(device_, whole_block_sizes(options)));
-  TRY_ASSIGN(sampler_, StepSampler::make(device_, ops_,
-                                         {.rows = sizes.block_rows,
-                                          .vocab_limit = runner_.model().config.vocab_size,
-                                          .token_mask = {}}));
+  TRY_ASSIGN(StepSampler sampler,
+             StepSampler::make(device_, ops_,
+                               {.rows = sizes.block_rows,
+                                .vocab_limit = runner_.model().config.vocab_size,
+                                .token_mask = {}}));
+  sampler_ = std::make_unique<StepSampler>(std::move(sampler));
   const auto rows = static_cast<size_t>(sizes.block_rows);
   block_tokens_.assign(rows, model_->config.mask_token_id);
   rows_.reserve(rows);

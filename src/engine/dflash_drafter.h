@@ -52,7 +52,7 @@ class DflashDrafter final : public Drafter {
   Buffer memory_;
   DflashActivations act_;
   StepBatch context_, block_, whole_block_;
-  std::optional<StepSampler> sampler_;
+  std::unique_ptr<StepSampler> sampler_;
   Sampler greedy_{{.prompt = {0}, .sampling = {.temperature = 0}}, {}};
   std::vector<int32_t> block_tokens_;
   std::vector<SequenceRows> rows_;

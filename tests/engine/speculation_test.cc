@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/rng.h"
 #include "support/crowd.h"
@@ -232,6 +234,65 @@ TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
   const test::Rows clean = last_logits(1, {});
   ASSERT_EQ(clean.size(), 1u);
   EXPECT_EQ(last_logits(5, {3, 1, 4, 1}), clean);
+}
+
+// Pairs of sampled tokens, over many seeds, are as often drawn with drafts as the model's own
+// probabilities say. The seeds of the draws differ from those without drafts, so equal bits are not
+// what is tested: a top-k of 4 leaves 16 pairs.
+TEST_P(Speculation, SampledPairsAreDistributedAsTheModelSays) {
+  constexpr int kTrials = 1500;
+  if (GetParam().is_exact()) GTEST_SKIP() << "the reference path takes long";
+  const Request request{.prompt = tokens(12, 31),
+                        .sampling = {.temperature = 0.9f, .top_k = 4, .presence_penalty = 0.4f},
+                        .max_tokens = 4,
+                        .ignore_stop = true,
+                        .top_logprobs = 20};
+  const auto count_pairs = [&](const DraftOptions& draft, uint64_t first_seed) {
+    EngineOptions options = this->options();
+    options.draft = draft;
+    CrowdRig rig(GetParam(), options);
+    std::map<std::pair<int32_t, int32_t>, int> pairs;
+    std::vector<TokenStream> streams;
+    const auto read_first = [&] {
+      const Output output = read_all(streams.front());
+      ++pairs[{output.tokens[1], output.tokens[2]}];
+      streams.erase(streams.begin());
+    };
+    for (uint64_t seed = 0; seed < kTrials; ++seed) {
+      Request seeded = request;
+      seeded.sampling.seed = first_seed + seed;
+      streams.push_back(rig.engine->submit(seeded).value());
+      if (streams.size() >= 4) read_first();
+    }
+    while (!streams.empty()) read_first();
+    return pairs;
+  };
+  const auto plain = count_pairs({}, 0);
+  const auto drafted = count_pairs({.method = DraftMethod::kMtp, .tokens = 3}, 1000000);
+  // Two samples of one distribution: Σ (a - b)² / (a + b), rare pairs together.
+  double chi = 0, rare_a = 0, rare_b = 0;
+  int cells = 0;
+  std::set<std::pair<int32_t, int32_t>> keys;
+  for (const auto& [pair, n] : plain) keys.insert(pair);
+  for (const auto& [pair, n] : drafted) keys.insert(pair);
+  const auto of = [](const auto& pairs, const auto& key) {
+    const auto found = pairs.find(key);
+    return found == pairs.end() ? 0.0 : static_cast<double>(found->second);
+  };
+  for (const auto& key : keys) {
+    const double a = of(plain, key), b = of(drafted, key);
+    if (a + b < 20) {
+      rare_a += a;
+      rare_b += b;
+      continue;
+    }
+    chi += (a - b) * (a - b) / (a + b);
+    ++cells;
+  }
+  if (rare_a + rare_b > 0) chi += (rare_a - rare_b) * (rare_a - rare_b) / (rare_a + rare_b);
+  ASSERT_GT(cells, 8);
+  // Mean cells, variance 2·cells: beyond four deviations once in ten thousand.
+  EXPECT_LT(chi, cells + 4 * std::sqrt(2.0 * cells)) << cells << " kinds of pairs";
 }
 
 TEST_P(Speculation, MtpNeedsItsLayer) {
