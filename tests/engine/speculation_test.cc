@@ -196,6 +196,30 @@ TEST_P(Speculation, AnyClockChangesNothing) {
   }
 }
 
+// A prompt cut elsewhere: with drafts as without them, and both ways alike within what prefill
+// promises (the reference path to a few ulps, bf16 activations to some percent of a logit).
+TEST_P(Speculation, PromptsMayBeCutElsewhere) {
+  const std::vector<int32_t> prompt = tokens(150, 41);
+  const Request request{.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = 20};
+  std::vector<Output> outputs;
+  for (const int64_t chunk : {64, 128, 192}) {
+    EngineOptions cut = options();
+    cut.runner.chunk_rows = chunk;
+    const Output plain = CrowdRig(GetParam(), cut).run(request);
+    cut.draft = {.method = DraftMethod::kMtp, .tokens = 3};
+    outputs.push_back(CrowdRig(GetParam(), cut).run(request));
+    expect_same(outputs.back(), plain, static_cast<size_t>(chunk));
+    EXPECT_GT(outputs.back().completion.drafts.drafts, 0);
+  }
+  const double bound = GetParam().is_exact() ? 1e-5 : 0.1;
+  for (const Output& other : outputs) {
+    EXPECT_NEAR(other.logprobs[0], outputs[0].logprobs[0], bound);
+    if (GetParam().is_exact()) {
+      EXPECT_EQ(other.tokens, outputs[0].tokens);
+    }
+  }
+}
+
 // What was guessed wrong is not seen again: a sequence is drafted for as one that never guessed.
 TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
   const auto rig = test::TestRig::make(GetParam(), {.chunk_rows = 64, .decode_rows = 6});
