@@ -11,7 +11,7 @@ namespace {
 constexpr double kShorter = 0.25, kLonger = 0.0625, kShared = 0.5;
 constexpr int64_t kShortestOf = 4;
 // Places closer than this part of themselves are one.
-constexpr double kSamePlace = 0.1;
+constexpr double kSamePlace = 0.12;
 // Of a plain step, what a guess is taken to cost until one was verified.
 constexpr double kGuessedRow = 0.05;
 
@@ -28,7 +28,7 @@ std::vector<TimeCurve::Point>::iterator TimeCurve::near(double x) {
 void TimeCurve::add(double x, double seconds) {
   auto place = near(x);
   const bool known = place != points_.end() && std::abs(place->x - x) <= kSamePlace * x;
-  if (!known && points_.size() == kMostPoints) return;  // 10 % apart up to 15 guesses each of many
+  if (!known && points_.size() == kMostPoints) return;  // thousands of guesses
   if (!known) {
     points_.insert(place, {.x = x, .seconds = seconds, .measurements = 1});
     return;

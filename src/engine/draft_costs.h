@@ -31,7 +31,7 @@ class TimeCurve {
   void assume(const TimeCurve& other, double factor);
 
  private:
-  static constexpr size_t kMostPoints = 32;
+  static constexpr size_t kMostPoints = 64;
   struct Point {
     double x = 0, seconds = 0;
     int64_t measurements = 0;

@@ -13,8 +13,8 @@ namespace {
 const float kFade = std::exp2(-1.0f / 32);
 // What is believed before anything is seen weighs as much as this many guesses.
 constexpr double kPrior = 2;
-// Drafts must promise this much more than plain steps: estimates are not exact.
-constexpr double kMargin = 1.02;
+// Drafts must promise this much more than plain steps: of many estimates the best is too good.
+constexpr double kMargin = 1.05;
 // Of the time of plain steps, what attempts may cost.
 constexpr double kProbeShare = 0.02;
 // An attempt is as long as would pay if guesses were right this often.

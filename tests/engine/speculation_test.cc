@@ -258,6 +258,8 @@ TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
   const test::Rows clean = last_logits(1, {});
   ASSERT_EQ(clean.size(), 1u);
   EXPECT_EQ(last_logits(5, {3, 1, 4, 1}), clean);
+  // Nor do steps for which nothing was drafted leave holes.
+  EXPECT_EQ(last_logits(0, {3, 1, 4, 1}), clean);
 }
 
 // Pairs of sampled tokens, over many seeds, are as often drawn with drafts as the model's own

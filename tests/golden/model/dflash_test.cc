@@ -180,6 +180,7 @@ std::vector<Said> run_together(Engine& engine, const std::vector<Request>& reque
 
 // The whole of it in an engine, with neighbours that come and go, greedy and sampled.
 TEST_P(NanoDflash, NeverChangesWhatIsSaid) {
+  if (reference() && GetParam().drafter != "nano-dflash-swa") GTEST_SKIP() << "takes long";
   std::vector<Request> requests;
   for (size_t i = 0; i < 6; ++i) {
     Request request{.prompt = {ids_.begin() + 3, ids_.begin() + 20 + 13 * static_cast<int>(i)},
