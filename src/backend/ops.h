@@ -90,6 +90,8 @@ struct AttentionArgs {
   int64_t query_heads = 0, kv_heads = 0, head_dim = 0;
   KvLayer kv;
   TensorView out;  // [m, Nq·D] act
+  // A row sees the last so many positions up to its own; 0: all.
+  int64_t window = 0;
 };
 
 // Which stages of a block run, by their place in it: all, or one alone to measure it as it is
@@ -251,6 +253,9 @@ struct OpsLimits {
   int64_t query_heads = 0, kv_heads = 0, head_dim = 0;
   int64_t decode_rows = kMaxDecodeRows;  // of one sequence in a decode step
   int64_t cache_positions = 0;           // in the cache, all sequences together
+
+  // Room for the attention and the projections of another model, whose steps have no more rows.
+  void cover(const OpsLimits& other);
 };
 
 class Ops {

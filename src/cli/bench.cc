@@ -2,6 +2,10 @@
 // beside what the machine allows. The measuring is in bench_run.h and bench_kernels.h.
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
+
+#include "cli/bench_accept.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/kernels_report.h"
@@ -34,7 +38,7 @@ class ProgressLine {
 class BenchCommand final : public Command {
  public:
   void declare(Flags& flags) override {
-    flags.positional("WHAT", what_, "decode, prefill or kernels");
+    flags.positional("WHAT", what_, "decode, prefill, kernels or accept");
     flags.positional("MODEL", model_, "Model directory; or --shape for random weights");
     flags.group("Model");
     flags.option(
@@ -53,8 +57,10 @@ class BenchCommand final : public Command {
     flags.option("--threads", "N", backend_.threads,
                  "CPU threads (default: all that are free to use)");
     flags.group("Work");
-    flags.token_count("--tokens", tokens_,
-                      "Steps to decode (default 64), or length of the prompt (default 512)");
+    flags.token_count(
+        "--tokens", tokens_,
+        "Steps to decode (default 64), length of the prompt (default 512) or, of accept, "
+        "of an answer (default 96)");
     flags.option("--depth", "N", depth_,
                  "Positions before them (default 0; of kernels 1024 and 32768)");
     flags.option("--rows", "N", rows_,
@@ -64,6 +70,21 @@ class BenchCommand final : public Command {
     flags.flag("--profile", profile_,
                "Decode: run the stages of a step by themselves as well and show their times");
     flags.option("--only", "TEXT", only_, "Kernels: ops whose names contain it, such as experts");
+    flags.group("Drafting (decode)");
+    flags.option("--forced-tokens-per-step", "A", forced_tokens_,
+                 "Of --rows, so many count on average, as if the others had been wrong guesses");
+    flags.option("--speculate", "NAME", speculate_,
+                 "Make a guess for every row but the first: mtp, or dflash of --draft-model");
+    flags.group("Drafting (accept)");
+    flags.option("--prompts", "FILE", prompts_,
+                 "JSON, or a line each: family, and prompt_ids, messages or prompt");
+    flags.option("--methods", "LIST", methods_,
+                 "plain, suffix, mtp, dflash and auto, or of a fixed depth, such as mtp:3 (default "
+                 "plain,suffix,mtp,auto)");
+    flags.option("--draft-model", "DIR", draft_model_, "Directory of the DFlash drafter");
+    flags.option("--temperature", "T", temperature_,
+                 "0, the likeliest token, by default; high ones make guesses wrong");
+    flags.option("--svg", "FILE", svg_, "Write a chart of the tokens a step");
     flags.group("Output");
     flags.flag("--json", json_, "Write the result as one JSON object");
     flags.flag("--csv", csv_, "Write the table of --profile or kernels as CSV");
@@ -74,12 +95,20 @@ class BenchCommand final : public Command {
   }
 
   Status check() override {
-    if (what_ != "decode" && what_ != "prefill" && what_ != "kernels")
-      return invalid("\"" + what_ + "\" is none of decode, prefill, kernels");
+    if (what_ != "decode" && what_ != "prefill" && what_ != "kernels" && what_ != "accept")
+      return invalid("\"" + what_ + "\" is none of decode, prefill, kernels, accept");
     if (csv_ && json_) return invalid("--csv and --json exclude each other");
     TRY(check_ranges());
+    if (what_ == "accept") return check_accept();
+    if (prompts_ || methods_ || svg_ || temperature_)
+      return invalid("--prompts, --methods, --temperature and --svg belong to accept");
+    if (what_ != "decode" && (forced_tokens_ || speculate_ || draft_model_))
+      return invalid(
+          "--forced-tokens-per-step, --speculate and --draft-model belong to decode, the last to "
+          "accept as well");
     if (what_ == "kernels") return check_kernels();
     if (only_) return invalid("--only belongs to kernels");
+    TRY(check_drafting());
     if (model_.has_value() == shape_.has_value())
       return invalid(model_ ? "MODEL and --shape exclude each other"
                             : "neither a MODEL nor a --shape to run");
@@ -97,8 +126,9 @@ class BenchCommand final : public Command {
   Result<int> run() override {
     const ProgressLine line;
     const BenchHooks hooks{.progress = [&](const std::string& text) { line.show(text); }};
-    TRY_ASSIGN(const std::string report,
-               what_ == "kernels" ? run_kernels(hooks) : run_model(hooks));
+    TRY_ASSIGN(const std::string report, what_ == "kernels"  ? run_kernels(hooks)
+                                         : what_ == "accept" ? run_accept(hooks)
+                                                             : run_model(hooks));
     line.clear();
     if (!write_text(STDOUT_FILENO, report))
       return Error{ErrorCode::kUnavailable, "standard output does not take the report"};
@@ -128,6 +158,63 @@ class BenchCommand final : public Command {
     return {};
   }
 
+  Status check_drafting() {
+    const auto rows = static_cast<float>(rows_.value_or(1));
+    if (forced_tokens_ && !(*forced_tokens_ >= 1 && *forced_tokens_ <= rows))
+      return invalid(
+          str_cat("--forced-tokens-per-step: ", *forced_tokens_, " is outside [1, --rows]"));
+    if (!speculate_) return draft_model_ ? invalid("--draft-model needs --speculate") : Status();
+    const Result<DraftMethod> method = draft_method(*speculate_);
+    if (!method) return method.error().within("--speculate");
+    drafts_ = *method;
+    if (drafts_ != DraftMethod::kMtp && drafts_ != DraftMethod::kDflash)
+      return invalid("--speculate: want mtp or dflash");
+    if (!model_) return invalid("--speculate: random weights have no drafter; it takes a MODEL");
+    if (rows <= 1) return invalid("--speculate: needs --rows above 1: a token and its guesses");
+    if ((drafts_ == DraftMethod::kDflash) != draft_model_.has_value())
+      return invalid("--draft-model and --speculate dflash belong together");
+    return {};
+  }
+  Status check_accept() {
+    if (!model_ || shape_) return invalid("accept takes a MODEL");
+    if (!prompts_) return invalid("accept needs --prompts");
+    if (format_ || unique_layers_ || depth_ || rows_ || profile_ || only_ || json_ || speculate_ ||
+        forced_tokens_)
+      return invalid(
+          "of --tokens, --sequences, --repeat, --csv and the flags of drafting accept knows what "
+          "to "
+          "do, and not of the others");
+    if (lm_head_ != "int8" && lm_head_ != "bf16") return invalid("--lm-head: want int8 or bf16");
+    if (!(temperature_.value_or(0) >= 0)) return invalid("--temperature: is below 0");
+    TRY_ASSIGN(accept_methods_, parse_accept_methods(methods_.value_or("plain,suffix,mtp,auto")));
+    const bool dflash = std::ranges::any_of(accept_methods_, [](const AcceptMethod& method) {
+      return method.draft.method == DraftMethod::kDflash;
+    });
+    if (dflash && !draft_model_) return invalid("--methods: dflash needs --draft-model");
+    return {};
+  }
+
+  Result<std::string> run_accept(const BenchHooks& hooks) {
+    AcceptOptions options{.prompts = prompts_.value_or(""),
+                          .methods = accept_methods_,
+                          .temperature = temperature_.value_or(0)};
+    options.model = backend_.model_options();
+    options.model.model = model_.value_or("");
+    options.model.lm_head = lm_head_ == "int8" ? LmHead::kInt8 : LmHead::kAsStored;
+    options.model.drafter = draft_model_.value_or("");
+    options.model.every_drafter = true;
+    // Memory is planned for the longest drafts there are.
+    options.model.draft = {.method = DraftMethod::kAuto, .tokens = kMaxDrafts};
+    options.sequences = sequences_.value_or(1);
+    options.model.runner.max_sequences = options.sequences;
+    options.max_tokens = tokens_.value_or(options.max_tokens);
+    options.repeats = repeats_.value_or(options.repeats);
+    TRY_ASSIGN(const AcceptResult result, run_accept_bench(options, hooks));
+    if (svg_ && !(std::ofstream(*svg_) << accept_svg(result)).flush())
+      return Error{ErrorCode::kUnavailable, str_cat("--svg: cannot write ", *svg_)};
+    return csv_ ? accept_csv(result) : accept_text(result);
+  }
+
   Result<std::string> run_kernels(const BenchHooks& hooks) const {
     KernelOptions options{.backend = backend_.model_options().backend,
                           .only = only_.value_or(""),
@@ -152,6 +239,9 @@ class BenchCommand final : public Command {
                                .depth = depth_.value_or(0),
                                .rows = rows_.value_or(1),
                                .sequences = sequences_.value_or(1),
+                               .forced_tokens = forced_tokens_.value_or(0),
+                               .drafts = drafts_,
+                               .drafter = draft_model_.value_or(""),
                                .repeats = repeats_.value_or(5),
                                .unique_layers = unique_layers_.value_or(0),
                                .profile = profile_};
@@ -164,6 +254,11 @@ class BenchCommand final : public Command {
   std::optional<std::string> model_, shape_, format_, only_;
   std::string lm_head_ = kDefaultLmHead;
   ModelFlags backend_;
+  std::vector<AcceptMethod> accept_methods_;
+  std::optional<std::string> prompts_, methods_, draft_model_, svg_;
+  std::optional<std::string> speculate_;
+  DraftMethod drafts_ = DraftMethod::kNone;
+  std::optional<float> temperature_, forced_tokens_;
   std::optional<int64_t> unique_layers_, tokens_, depth_, rows_, sequences_, repeats_;
   bool profile_ = false, json_ = false, csv_ = false;
 };

@@ -55,14 +55,25 @@ Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks
     made.footprint = footprint(config, plan, state_types(*made.backend.ops));
     return {};
   };
-  TRY_ASSIGN(LoadedWeights loaded, load_weights(checkpoint, config, *made.backend.device,
-                                                {.threads = options.backend.threads,
-                                                 .mtp = MtpUse::kSkip,
-                                                 .head = head,
-                                                 .on_plan = note_sizes,
-                                                 .progress = limited(hooks, "loading")}));
+  TRY_ASSIGN(
+      LoadedWeights loaded,
+      load_weights(checkpoint, config, *made.backend.device,
+                   {.threads = options.backend.threads,
+                    .mtp = options.drafts == DraftMethod::kMtp ? MtpUse::kRequired : MtpUse::kSkip,
+                    .head = head,
+                    .on_plan = note_sizes,
+                    .progress = limited(hooks, "loading")}));
   TRY_ASSIGN(made.model,
              Qwen35Model::make(*made.backend.device, std::move(config), std::move(loaded.weights)));
+  if (options.drafts == DraftMethod::kDflash) {
+    TRY_ASSIGN(made.dflash, DflashModel::load(options.drafter, *made.backend.device));
+    TRY(made.dflash->config.check_target(made.model.config));
+    if (options.rows > made.dflash->config.block_size)
+      return Error{ErrorCode::kInvalidArgument,
+                   str_cat("--rows: ", options.rows, " is more than the drafter's block of ",
+                           made.dflash->config.block_size)};
+    made.model.taps = made.dflash->config.taps;
+  }
   return made;
 }
 

@@ -13,6 +13,7 @@ struct BenchModel {
   Backend backend;  // outlives the model
   Qwen35Model model;
   Footprint footprint;
+  std::shared_ptr<const DflashModel> dflash;  // when it drafts
 };
 
 // A repeated layer must not find the last one's weights in a cache: together they are this many

@@ -4,6 +4,7 @@
 
 #include "base/memory_info.h"
 #include "cli/profile_report.h"
+#include "cli/speculative_config.h"
 #include "cli/table.h"
 
 namespace pewter {
@@ -53,6 +54,8 @@ std::string work_text(const BenchResult& r) {
   if (decodes(r) && (o.rows > 1 || o.sequences > 1))
     text += str_cat(" of ", o.sequences, o.sequences == 1 ? " sequence x " : " sequences x ",
                     o.rows, o.rows == 1 ? " row" : " rows");
+  if (o.forced_tokens > 0) text += str_cat(", ", fixed(o.forced_tokens, 2), " of them counting");
+  if (o.drafts != DraftMethod::kNone) text += str_cat(", guesses by ", draft_method_name(o.drafts));
   return text + str_cat(" at depth ", o.depth, ", ", r.processors);
 }
 
@@ -112,6 +115,8 @@ Json bench_json(const BenchResult& r) {
   if (decodes(r)) {
     set("rows", o.rows);
     set("sequences", o.sequences);
+    if (o.forced_tokens > 0) set("forced_tokens_per_step", o.forced_tokens);
+    if (o.drafts != DraftMethod::kNone) set("speculate", std::string(draft_method_name(o.drafts)));
     set("distinct_experts", r.distinct_experts);
     set("bytes_per_token", r.bytes_per_token);
     set("step_bytes", Json::Object{{"weights", r.step.weights},

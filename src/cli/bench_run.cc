@@ -17,15 +17,14 @@ void count_needs(BenchResult& result) {
         prefill_flops(result.config, {.tokens = options.tokens, .context = options.depth}) / tokens;
     return;
   }
-  const auto rows = static_cast<double>(options.rows);
-  result.step =
-      decode_bytes(result.config, result.footprint,
-                   {.sequences = options.sequences,
-                    .rows = options.sequences * options.rows,
-                    .distinct_experts = result.distinct_experts,
-                    .context = static_cast<double>(options.depth) + (tokens - 1) / 2 * rows});
+  result.step = decode_bytes(result.config, result.footprint,
+                             {.sequences = options.sequences,
+                              .rows = options.sequences * options.rows,
+                              .distinct_experts = result.distinct_experts,
+                              .context = static_cast<double>(options.depth) +
+                                         (tokens - 1) / 2 * options.tokens_per_step()});
   result.bytes_per_token =
-      result.step.total() / static_cast<double>(options.sequences * options.rows);
+      result.step.total() / (static_cast<double>(options.sequences) * options.tokens_per_step());
 }
 
 bool is_quantised_int4(const Footprint& footprint) {
@@ -87,7 +86,8 @@ Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hoo
   if (options.profile) {
     if (hooks.progress) hooks.progress("running stages by themselves");
     TRY_ASSIGN(result.profile, session->profile());
-    result.profile->step_seconds = static_cast<double>(session->step_rows()) / result.best();
+    result.profile->step_seconds =
+        static_cast<double>(options.sequences) * options.tokens_per_step() / result.best();
     measure_ceiling();
   }
   return result;

@@ -9,6 +9,7 @@
 
 #include "backend/factory.h"
 #include "cli/step_profile.h"
+#include "engine/drafter.h"
 #include "model/qwen35/step_bytes.h"
 
 namespace pewter {
@@ -25,9 +26,19 @@ struct BenchOptions {
   int64_t depth = 0;   // positions before them
   int64_t rows = 1;    // of a sequence in a decode step
   int64_t sequences = 1;
+  // Decode: of the rows, so many count on average, as if the others had been wrong guesses; 0: all.
+  double forced_tokens = 0;
+  // Decode of a checkpoint: who makes a guess for every row but the first, kMtp or kDflash.
+  DraftMethod drafts = DraftMethod::kNone;
+  std::string drafter;  // directory of kDflash's
   int64_t repeats = 5;
   int64_t unique_layers = 0;  // 0: all
   bool profile = false;       // decode: stage by stage as well
+
+  // Of a sequence.
+  double tokens_per_step() const {
+    return forced_tokens > 0 ? forced_tokens : static_cast<double>(rows);
+  }
 };
 
 struct BenchResult {

@@ -56,8 +56,14 @@ Status BenchSession::prepare() {
                                                      .vocab_limit = made_.model.config.vocab_size,
                                                      .token_mask = {}}));
   sampler_ = std::make_unique<StepSampler>(std::move(sampler));
-  TRY_ASSIGN(runner_,
-             ModelRunner::make(made_.model, device, probe_, bench_runner_options(options_)));
+  RunnerOptions runner = bench_runner_options(options_);
+  if (made_.dflash) runner.beside = DflashModel::limits(made_.dflash->config);
+  TRY_ASSIGN(runner_, ModelRunner::make(made_.model, device, probe_, runner));
+  if (options_.drafts != DraftMethod::kNone) {
+    const DraftOptions draft{.method = options_.drafts, .tokens = options_.rows - 1};
+    TRY_ASSIGN(drafter_, make_drafter(draft, made_.dflash, *runner_, device, *made_.backend.ops));
+  }
+  drafts_.reserve(kMaxDrafts);
   const int64_t positions = runner_->options().cache_tokens / options_.sequences;
   sequences_.resize(static_cast<size_t>(options_.sequences));
   for (SequenceState& sequence : sequences_) {
@@ -79,7 +85,9 @@ double BenchSession::repeat(int64_t tokens) {
   else
     for (int64_t i = 0; i < tokens; ++i) step();
   const double done =
-      static_cast<double>(options_.kind == BenchKind::kPrefill ? tokens : tokens * step_rows());
+      options_.kind == BenchKind::kPrefill
+          ? static_cast<double>(tokens)
+          : static_cast<double>(tokens * options_.sequences) * options_.tokens_per_step();
   return done / watch.seconds();
 }
 
@@ -98,6 +106,7 @@ Result<StepProfile> BenchSession::profile(const StageFilter& wanted) {
 
 void BenchSession::count_experts(bool on) {
   probe_.count_experts(on);
+  counts_experts_ = on;
   runner_->set_replay(!on);
 }
 
@@ -151,7 +160,30 @@ void BenchSession::step() {
                      .logits = LogitsWanted::kAll});
   runner_->decode(rows_);
   choose();
-  for (SequenceState& sequence : sequences_) runner_->accept(sequence, options_.rows);
+  const int64_t counted = rows_that_count();
+  for (SequenceState& sequence : sequences_) runner_->accept(sequence, counted);
+  if (drafter_ && !counts_experts_) draft(counted);
+}
+
+int64_t BenchSession::rows_that_count() {
+  credit_ += options_.tokens_per_step();
+  const auto counted = static_cast<int64_t>(credit_);
+  credit_ -= static_cast<double>(counted);
+  return counted;
+}
+
+// The guesses cost what they cost and are not looked at: random tokens are verified.
+void BenchSession::draft(int64_t counted) {
+  draft_sequences_.clear();
+  drafts_.clear();
+  for (size_t s = 0; s < sequences_.size(); ++s)
+    draft_sequences_.push_back({.state = &sequences_[s],
+                                .tokens = rows_[s].tokens.first(static_cast<size_t>(counted)),
+                                .first_row = static_cast<int64_t>(s) * options_.rows,
+                                .rows = counted,
+                                .most = options_.rows - 1,
+                                .drafts = &drafts_});
+  drafter_->draft(draft_sequences_);
 }
 
 void BenchSession::choose() {

@@ -5,6 +5,7 @@
 #include "cli/bench_model.h"
 #include "cli/expert_probe.h"
 #include "cli/step_profile.h"
+#include "engine/drafter.h"
 #include "engine/step_sampler.h"
 
 namespace pewter {
@@ -35,6 +36,9 @@ class BenchSession {
   std::span<const int32_t> random_tokens(int64_t count);
   void prefill(SequenceState& sequence, int64_t count, LogitsWanted logits);
   void step();
+  // Rows of this step that count: forced_tokens on average.
+  int64_t rows_that_count();
+  void draft(int64_t counted);
   void choose();
 
   const BenchOptions& options_;
@@ -47,7 +51,11 @@ class BenchSession {
   std::unique_ptr<StepSampler> sampler_;
   Sampler greedy_;
   std::vector<StepSampler::Rows> choosers_;
-  bool finite_ = true;
+  bool finite_ = true, counts_experts_ = false;
+  double credit_ = 0;  // of rows_that_count
+  std::unique_ptr<Drafter> drafter_;
+  std::vector<int32_t> drafts_;
+  std::vector<DraftSequence> draft_sequences_;
   std::unique_ptr<ModelRunner> runner_;
   std::vector<SequenceState> sequences_;
   std::vector<int32_t> tokens_;

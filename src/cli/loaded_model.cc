@@ -49,7 +49,8 @@ Result<std::optional<ChatTemplate>> load_chat_template(const std::string& direct
 }
 
 MtpUse ModelOptions::mtp() const {
-  if (!draft.enabled()) return MtpUse::kSkip;
+  if (every_drafter) return MtpUse::kWhenPresent;
+  if (!draft.enabled() || !drafter.empty()) return MtpUse::kSkip;
   if (draft.method == DraftMethod::kMtp) return MtpUse::kRequired;
   return draft.method == DraftMethod::kAuto ? MtpUse::kWhenPresent : MtpUse::kSkip;
 }
@@ -64,12 +65,27 @@ MemoryOptions ModelOptions::memory_options(bool with_mtp) const {
   return options;
 }
 
+namespace {
+
+// What is wrong with a drafter shows before the model is read.
+Result<std::optional<DflashConfig>> read_drafter(const ModelOptions& options,
+                                                 const ModelConfig& target) {
+  if (options.drafter.empty() || !options.draft.enabled()) return std::optional<DflashConfig>();
+  TRY_ASSIGN(DflashConfig config, read_dflash_config(options.drafter));
+  if (const Status fits = config.check_target(target); !fits)
+    return fits.error().within(options.drafter);
+  return std::optional(std::move(config));
+}
+
+}  // namespace
+
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& options,
                                                        const LoadHooks& hooks) {
   TRY_ASSIGN(Backend backend, make_backend(options.backend));
   TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
   TRY(check_context(options.max_model_len, config));
+  TRY_ASSIGN(const std::optional<DflashConfig> drafter, read_drafter(options, config));
   const std::string& directory = checkpoint.directory();
   TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(directory));
   TRY_ASSIGN(std::optional<ChatTemplate> chat_template,
@@ -79,8 +95,12 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
 
   MemoryReport memory;
   const auto plan_memory = [&](const LoadPlan& plan) -> Status {
-    TRY_ASSIGN(memory, plan_model_memory(backend, config, stored_bytes(plan, *backend.device),
-                                         options.memory_options(plan.with_mtp)));
+    MemoryOptions planned = options.memory_options(plan.with_mtp);
+    planned.drafter = drafter;
+    if (drafter)
+      planned.runner.decode_rows = std::min(planned.runner.decode_rows, drafter->block_size);
+    TRY_ASSIGN(memory,
+               plan_model_memory(backend, config, stored_bytes(plan, *backend.device), planned));
     TRY(check_fits(options.model, memory));
     if (hooks.on_plan) hooks.on_plan(memory);
     return {};
@@ -107,9 +127,14 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
                        .max_context = memory.plan.context,
                        .max_waiting = options.max_waiting,
                        .draft = options.draft};
+  if (drafter) {
+    loaded->model.taps = drafter->taps;
+    TRY_ASSIGN(engine.dflash, DflashModel::load(options.drafter, *loaded->backend.device));
+  }
   const int64_t vocab_size = loaded->model.config.vocab_size;
   engine.vocab_limit = std::min<int64_t>(loaded->tokenizer.vocab_size(), vocab_size);
   engine.token_mask = mask_of(loaded->tokenizer, engine.vocab_limit, vocab_size);
+  loaded->engine_options = engine;
   TRY_ASSIGN(loaded->engine,
              Engine::make(loaded->model, *loaded->backend.device, *loaded->backend.ops, engine));
   return loaded;

@@ -30,6 +30,8 @@ struct ModelOptions {
   int64_t max_waiting = EngineOptions().max_waiting;
   std::string chat_template;          // a file to use in place of the model's own; "": none
   DraftOptions draft;                 // off by default
+  std::string drafter;                // directory of a DFlash drafter; "": none
+  bool every_drafter = false;         // the MTP layer is loaded whatever drafts, if there is one
   std::vector<std::string> warnings;  // to stand before the report's own
 
   // Of the MTP layer, which drafts alone use.
@@ -69,6 +71,7 @@ struct LoadedModel {
   std::vector<int32_t> stop_ids;
   Backend backend;  // outlives model and engine
   Qwen35Model model;
+  EngineOptions engine_options;  // the engine's, to make another one
   std::unique_ptr<Engine> engine;
 };
 

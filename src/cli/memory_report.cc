@@ -5,6 +5,7 @@
 #include "base/memory_info.h"
 #include "base/str_cat.h"
 #include "cli/table.h"
+#include "engine/dflash_drafter.h"
 
 namespace pewter {
 namespace {
@@ -94,10 +95,19 @@ Result<MemoryReport> plan_model_memory(const Backend& backend, const ModelConfig
   model.config = config;
   if (options.with_mtp) model.weights.mtp.emplace();
   const Device& device = *backend.device;
+  const std::optional<DflashConfig>& drafter = options.drafter;
+  if (drafter) {
+    model.taps = drafter->taps;
+    weight_bytes += DflashModel::stored_bytes(*drafter, device);
+  }
+  const auto bytes_of = [&](RunnerOptions runner) {
+    if (drafter) runner.beside = DflashModel::limits(*drafter);
+    RunnerMemory memory = ModelRunner::memory(model, device, *backend.ops, runner);
+    if (drafter) memory += DflashDrafter::memory(*drafter, device, *backend.ops, runner);
+    return memory;
+  };
   return plan_model_memory(std::string(device.name()), device.memory(), config.max_positions,
-                           weight_bytes, options, [&](const RunnerOptions& runner) {
-                             return ModelRunner::memory(model, device, *backend.ops, runner);
-                           });
+                           weight_bytes, options, bytes_of);
 }
 
 std::string memory_table(const MemoryReport& report) {

@@ -143,7 +143,8 @@ void ServeCommand::announce(const LoadedModel& loaded, const HttpServer& http) c
            fixed(static_cast<double>(status.cache_tokens) / static_cast<double>(context), 2), "x");
   const DraftOptions& draft = loaded.engine->draft_options();
   if (draft.enabled())
-    LOG_INFO("Speculation: ", draft_method_name(draft.method), ", ", draft.tokens,
+    LOG_INFO("Speculation: ", draft_method_name(draft.method), draft.look_up ? " and suffix" : "",
+             ", ", draft.depth == DraftLength::kByCost ? "as pays, at most " : "", draft.tokens,
              " tokens a step");
   LOG_INFO("Application startup complete: ", http.address());
 }

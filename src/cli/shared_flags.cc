@@ -75,10 +75,14 @@ void ModelFlags::declare_backend(Flags& flags) {
   flags.group("Speculation (changes the speed, never the text)");
   flags.option(
       "--speculate", "NAME", speculate,
-      "Who drafts: mtp, the model's own layer; suffix, what was said before; auto, either; "
-      "none (default)");
+      "Who drafts: mtp, the model's own layer; dflash, a model beside it; suffix, what was said "
+      "before; auto, the best there is; none (default)");
+  flags.option("--draft-model", "DIR", draft_model, "Directory of the DFlash drafter");
   flags.option("--draft-tokens", "N", draft_tokens,
-               "Tokens drafted a step, 1 to 15 (default 3; suffix 8)");
+               "Most tokens drafted a step, 1 to 15 (default 8; dflash a block)");
+  flags.option("--speculative-depth", "NAME", speculative_depth,
+               "How many tokens are drafted: auto, as many as pay by what steps take and guesses "
+               "come to (default), or fixed:k");
   flags.option("--speculative-config", "JSON", speculative_config,
                "The same as vLLM spells it: {\"method\": \"mtp\", \"num_speculative_tokens\": 3}");
 }
@@ -88,24 +92,41 @@ Result<SpeculativeConfig> ModelFlags::speculation() const {
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("--speculative-config: says it all, and excludes ", flag)};
   };
+  SpeculativeDepth depth;
+  if (speculative_depth) {
+    const Result<SpeculativeDepth> given = parse_speculative_depth(*speculative_depth);
+    if (!given) return given.error().within("--speculative-depth");
+    depth = *given;
+    if (draft_tokens && depth.tokens)
+      return Error{ErrorCode::kInvalidArgument,
+                   "--speculative-depth: fixed:k says how many, and excludes --draft-tokens"};
+  }
   if (speculative_config) {
     if (speculate) return both("--speculate");
     if (draft_tokens) return both("--draft-tokens");
+    if (draft_model) return both("--draft-model");
     TRY_ASSIGN(const Json json, json_flag("--speculative-config", speculative_config));
-    Result<SpeculativeConfig> config = parse_speculative_config(json);
+    Result<SpeculativeConfig> config = parse_speculative_config(json, depth.depth);
     if (!config) return config.error().within("--speculative-config");
+    if (depth.tokens && config->draft.tokens > 0) config->draft.tokens = *depth.tokens;
     return config;
   }
   SpeculativeConfig config;
   if (!speculate) {
-    if (draft_tokens)
-      return Error{ErrorCode::kInvalidArgument, "--draft-tokens: needs --speculate"};
+    for (const auto& [flag, given] : {std::pair{"--draft-tokens", draft_tokens.has_value()},
+                                      {"--speculative-depth", speculative_depth.has_value()},
+                                      {"--draft-model", draft_model.has_value()}})
+      if (given) return Error{ErrorCode::kInvalidArgument, str_cat(flag, ": needs --speculate")};
     return config;
   }
   const Result<DraftMethod> method = draft_method(*speculate);
   if (!method) return method.error().within("--speculate");
   config.draft.method = *method;
-  config.draft.tokens = draft_tokens.value_or(default_draft_tokens(*method));
+  config.draft.depth = depth.depth;
+  const int64_t most = depth.tokens.value_or(default_draft_tokens(*method, depth.depth));
+  config.draft.tokens = draft_tokens.value_or(most);
+  config.model = draft_model.value_or("");
+  TRY(check_drafter(config, "--speculate", "--draft-model"));
   return config;
 }
 
@@ -138,6 +159,7 @@ ModelOptions ModelFlags::model_options() const {
           .max_model_len = max_model_len.value_or(0),
           .cache_bytes = cache_bytes ? parse_bytes(*cache_bytes).value_or(0) : 0,
           .draft = config.draft,
+          .drafter = config.model,
           .warnings = config.warnings};
 }
 

@@ -25,7 +25,8 @@ struct ModelFlags {
   std::string model, device = "auto", lm_head = kDefaultLmHead;
   std::optional<int64_t> threads, max_model_len, draft_tokens;
   std::optional<float> gpu_memory_utilization, memory_gb;
-  std::optional<std::string> cache_bytes, speculative_config, speculate;
+  std::optional<std::string> cache_bytes, speculative_config, speculate, speculative_depth,
+      draft_model;
 
   void declare_model(Flags& flags);    // the positional MODEL
   void declare_backend(Flags& flags);  // the rest

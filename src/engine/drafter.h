@@ -1,7 +1,8 @@
 // Drafter: guesses the tokens a sequence says next, for the target model to verify in one step. A
 // wrong guess costs time and never changes what is said. The engine calls it on its own thread.
 //
-// Read next: suffix_drafter.h (no weights), mtp_drafter.h (the checkpoint's own layer).
+// Read next: mtp_drafter.h (the checkpoint's own layer), suffix_index.h (guesses without a model),
+// speculator.h (who guesses, and how much).
 #pragma once
 
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "engine/draft_figures.h"
 #include "engine/model_runner.h"
+#include "model/dflash/model.h"
 
 namespace pewter {
 
@@ -19,7 +21,8 @@ struct DraftSequence {
   std::span<const int32_t> tokens;  // prompt and output; state holds all but the last
   // The committed rows of that step: the state's last positions, in runner.hidden().
   int64_t first_row = 0, rows = 0;
-  int64_t most = 0;                        // drafts that can be used
+  // Drafts that can be used; 0: none for this step, but for a later one perhaps.
+  int64_t most = 0;
   std::vector<int32_t>* drafts = nullptr;  // gets at most so many guesses appended
 };
 
@@ -32,21 +35,33 @@ class Drafter {
   virtual Status begin(const SequenceState& state, int64_t positions) = 0;
   // A chunk of its prompt has been read: positions [begin, state.length), in runner.hidden().
   virtual void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) = 0;
-  // Right after a step, before another one; read() of the same chunk comes first.
+  // Right after a step, before another one; read() of the same chunk comes first. Every sequence
+  // that may be drafted for later is among them after each of its steps.
   virtual void draft(std::span<const DraftSequence> sequences) = 0;
 };
 
 enum class DraftMethod : uint8_t {
   kNone,
-  kAuto,    // the engine chooses: kMtp when the model has the layer, else kSuffix
+  kAuto,    // the engine chooses: kDflash when there is one, kMtp when the model has the layer
   kSuffix,  // what followed the same words before
   kMtp,     // the checkpoint's multi-token-prediction layer
+  kDflash,  // a block drafter from a checkpoint of its own
+};
+
+// How many tokens are drafted for a sequence in a step.
+enum class DraftLength : uint8_t {
+  kFixed,   // as many as allowed
+  kByCost,  // as many as pay, by what steps have taken and how often guesses were right
 };
 
 struct DraftOptions {
   DraftMethod method = DraftMethod::kNone;
-  int64_t tokens = 0;          // drafted for a sequence in a step, at most kMaxDrafts; 0: none
+  int64_t tokens = 0;  // most for a sequence in a step, at most kMaxDrafts; 0: none
+  DraftLength depth = DraftLength::kFixed;
   int64_t shortest_match = 3;  // of kSuffix: tokens that must repeat before a guess is made
+  // Of methods with a model: where kLongMatch tokens repeat, what followed them may be the guess.
+  // Set when kAuto has chosen such a method.
+  bool look_up = false;
   bool enabled() const { return method != DraftMethod::kNone && tokens > 0; }
   // Rows a sequence has in a decode step.
   int64_t decode_rows() const { return enabled() ? 1 + tokens : 1; }
@@ -54,9 +69,13 @@ struct DraftOptions {
   Status validate() const;
 };
 
-// For valid options without kAuto; null when drafting is off. runner, device and ops outlive it.
-// Errors: kNotFound naming what the model lacks, kResourceExhausted.
-Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options, ModelRunner& runner,
-                                              Device& device, Ops& ops);
+inline constexpr int64_t kLongMatch = 8;
+
+// The drafter that runs a model, for valid options without kAuto; null when drafting is off or
+// guesses are only looked up. runner, device and ops outlive it. Errors: kNotFound naming what the
+// model lacks, kResourceExhausted. dflash: the model of kDflash, null otherwise.
+Result<std::unique_ptr<Drafter>> make_drafter(const DraftOptions& options,
+                                              std::shared_ptr<const DflashModel> dflash,
+                                              ModelRunner& runner, Device& device, Ops& ops);
 
 }  // namespace pewter

@@ -30,22 +30,21 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   std::unique_ptr<Engine> engine(new Engine(model));
   engine->options_ = options;
   TRY(options.draft.validate());
+  DraftOptions& draft = engine->options_.draft;
   RunnerOptions& runner = engine->options_.runner;
-  runner.decode_rows = std::max(runner.decode_rows, options.draft.decode_rows());
-  TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, runner));
-  if (options.draft.method == DraftMethod::kAuto)
-    engine->options_.draft.method =
-        engine->runner_->has_mtp() ? DraftMethod::kMtp : DraftMethod::kSuffix;
-  engine->drafter_ = options.drafter;
-  if (!options.drafter) {
-    TRY_ASSIGN(engine->drafter_,
-               make_drafter(engine->options_.draft, *engine->runner_, device, ops));
+  if (options.dflash) {
+    TRY(options.dflash->config.check_target(model.config));
+    draft.tokens = std::min(draft.tokens, options.dflash->config.most_drafts());
+    runner.beside = DflashModel::limits(options.dflash->config);
   }
+  runner.decode_rows = std::max(runner.decode_rows, draft.decode_rows());
+  TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, ops, runner));
+  TRY(engine->make_speculator(device, ops));
   const int64_t sequences = runner.max_sequences;
   TRY_ASSIGN(
       engine->sampler_,
       StepSampler::make(device, ops,
-                        {.rows = sequences * options.draft.decode_rows(),
+                        {.rows = sequences * draft.decode_rows(),
                          .vocab_limit = options.vocab_limit > 0 ? options.vocab_limit : vocab,
                          .token_mask = options.token_mask}));
   engine->scheduler_.emplace(runner.chunk_rows);
@@ -60,6 +59,29 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   engine->update_status();
   engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
   return engine;
+}
+
+Status Engine::make_speculator(Device& device, Ops& ops) {
+  DraftOptions& draft = options_.draft;
+  if (draft.method == DraftMethod::kAuto) {
+    draft.method = options_.dflash      ? DraftMethod::kDflash
+                   : runner_->has_mtp() ? DraftMethod::kMtp
+                                        : DraftMethod::kSuffix;
+    draft.look_up = draft.method != DraftMethod::kSuffix;
+  }
+  if (!draft.enabled()) return {};
+  std::shared_ptr<Drafter> model = options_.drafter;
+  if (!model) {
+    TRY_ASSIGN(model, make_drafter(draft, options_.dflash, *runner_, device, ops));
+  }
+  std::function<double()> clock = options_.clock;
+  if (!clock) clock = [watch = Stopwatch()] { return watch.seconds(); };
+  speculator_ = std::make_unique<Speculator>(
+      Speculator::Options{.draft = draft,
+                          .max_sequences = options_.runner.max_sequences,
+                          .model = std::move(model),
+                          .clock = std::move(clock)});
+  return {};
 }
 
 Engine::~Engine() {
@@ -232,10 +254,10 @@ Status Engine::start(Job& job) {
   TRY_ASSIGN(job.sequence, runner_->open(job.positions()));
   job.started = true;
   job.next.reserve(static_cast<size_t>(options_.draft.decode_rows()));
-  if (!drafter_) return {};
+  if (!speculator_) return {};
   job.text.reserve(static_cast<size_t>(job.positions()));
   job.text = job.request.prompt;
-  return drafter_->begin(job.sequence, job.positions());
+  return speculator_->begin(job.sequence, job.positions());
 }
 
 // Everything is given back before the reader hears of the end.

@@ -14,6 +14,7 @@
 #include "engine/drafter.h"
 #include "engine/model_runner.h"
 #include "engine/scheduler.h"
+#include "engine/speculator.h"
 #include "engine/step_sampler.h"
 #include "engine/token_stream.h"
 
@@ -27,7 +28,9 @@ struct EngineOptions {
   std::vector<uint32_t> token_mask;
   int64_t vocab_limit = 0;  // ids from here on are never sampled; 0: the model's vocabulary
   DraftOptions draft;       // off by default; raises runner.decode_rows to what it needs
-  std::shared_ptr<Drafter> drafter;  // drafts in place of draft.method's own
+  std::shared_ptr<const DflashModel> dflash;  // of draft.method kDflash; the model keeps its taps
+  std::shared_ptr<Drafter> drafter;           // drafts in place of draft.method's own
+  std::function<double()> clock;  // seconds, by which steps are measured; empty: real ones
 };
 
 struct EngineStatus {
@@ -89,6 +92,7 @@ class Engine {
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
   explicit Engine(const Qwen35Model& model);
+  Status make_speculator(Device& device, Ops& ops);
   void loop();
   // Takes new requests from the inbox; waits for one when idle. False: the engine ends.
   bool receive();
@@ -106,7 +110,8 @@ class Engine {
   static bool ends_at(const Job& job, int32_t token);
   // Adds a job whose last step committed `rows` rows from first_row on to those drafted for next.
   void want_draft(Job& job, int64_t first_row, int64_t rows);
-  void draft();
+  // `others`: sequences of the next step that are not among them.
+  void draft(int64_t others);
   void publish(Job& job, const StepSampler::Choice& choice);
   void finish(Job& job, FinishReason reason);
   Job& job(int64_t id);
@@ -119,7 +124,8 @@ class Engine {
 
   // The engine thread's own.
   std::unique_ptr<ModelRunner> runner_;
-  std::shared_ptr<Drafter> drafter_;  // null: none
+  std::unique_ptr<Speculator> speculator_;  // null: nothing is drafted
+  bool after_prefill_ = false;              // the device may still be busy with it
   std::optional<StepSampler> sampler_;
   std::optional<Scheduler> scheduler_;
   Jobs jobs_;  // waiting and running

@@ -1,6 +1,7 @@
 // The engine's steps: reading a prompt's chunk, decoding a row and its drafts for every sequence,
 // choosing tokens, and drafting for the next step.
 #include <algorithm>
+#include <utility>
 
 #include "engine/engine_job.h"
 
@@ -20,11 +21,14 @@ void Engine::prefill(const StepPlan& plan) {
     step_jobs_.assign(1, &job);
     publish(job, choose_tokens().front());
   }
-  if (!drafter_ || job.ended) return;
-  drafter_->read(job.sequence, prompt, plan.begin);
+  after_prefill_ = true;
+  if (!speculator_ || job.ended) return;
+  speculator_->read(job.sequence, prompt, plan.begin);
   if (!whole) return;
   want_draft(job, plan.end - plan.begin - 1, 1);
-  draft();
+  draft(std::ranges::count_if(
+            jobs_, [&](const auto& other) { return !other->next.empty() && !other->ended; }) -
+        1);
 }
 
 void Engine::decode(const StepPlan& plan) {
@@ -36,14 +40,17 @@ void Engine::decode(const StepPlan& plan) {
     step_rows_.push_back(
         {.sequence = &job.sequence, .tokens = job.next, .logits = LogitsWanted::kAll});
   }
+  const double begin = speculator_ ? speculator_->now() : 0;
   runner_->decode(step_rows_);
 
   std::span<const StepSampler::Choice> choices = choose_tokens();
   int64_t first_row = 0;
+  const int64_t sequences = std::ssize(step_jobs_);
   for (Job* job : step_jobs_) {
     const auto drafted = static_cast<int64_t>(job->drafts().size());
     const int64_t rows = agreed_rows(*job, choices);
     runner_->accept(job->sequence, rows);
+    if (speculator_) speculator_->judged(job->sequence, drafted, rows - 1);
     draft_figures_.add(drafted, rows - 1);
     job->completion.drafts.add(drafted, rows - 1);
     for (const StepSampler::Choice& choice : choices.first(static_cast<size_t>(rows)))
@@ -52,7 +59,12 @@ void Engine::decode(const StepPlan& plan) {
     choices = choices.subspan(static_cast<size_t>(1 + drafted));
     first_row += 1 + drafted;
   }
-  draft();
+  // A step that waits for a prompt's chunk does not say what a step takes.
+  if (!speculator_) return;
+  if (!std::exchange(after_prefill_, false))
+    speculator_->stepped(sequences, first_row - sequences, speculator_->now() - begin);
+  draft(std::ranges::count_if(step_jobs_, [](const Job* job) { return !job->ended; }) -
+        std::ssize(draft_jobs_));
 }
 
 std::span<const StepSampler::Choice> Engine::choose_tokens() {
@@ -83,7 +95,7 @@ void Engine::publish(Job& job, const StepSampler::Choice& choice) {
     return finish(job, FinishReason::kError);
   }
   job.next.assign(1, choice.token);
-  if (drafter_) job.text.push_back(choice.token);
+  if (speculator_) job.text.push_back(choice.token);
   job.sampler->push(choice.token);
   job.completion.completion_tokens = job.sampler->generated();
   ++completion_tokens_;
@@ -101,10 +113,11 @@ void Engine::publish(Job& job, const StepSampler::Choice& choice) {
 }
 
 void Engine::want_draft(Job& job, int64_t first_row, int64_t rows) {
-  if (!drafter_ || job.ended) return;
+  if (!speculator_ || job.ended) return;
   // A step says one token more than its drafts, and no more than may be said.
   const int64_t most =
       std::min(options_.draft.tokens, job.max_tokens - job.sampler->generated() - 1);
+  if (most <= 0) return;  // nor ever again
   draft_jobs_.push_back(&job);
   draft_sequences_.push_back({.state = &job.sequence,
                               .tokens = job.text,
@@ -114,8 +127,8 @@ void Engine::want_draft(Job& job, int64_t first_row, int64_t rows) {
                               .drafts = &job.next});
 }
 
-void Engine::draft() {
-  if (!draft_sequences_.empty()) drafter_->draft(draft_sequences_);
+void Engine::draft(int64_t others) {
+  if (!draft_sequences_.empty()) speculator_->draft(draft_sequences_, others);
   // After a stop nothing is said, and the row before it chooses the stop itself.
   for (Job* job : draft_jobs_) {
     std::vector<int32_t>& next = job->next;

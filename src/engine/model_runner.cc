@@ -16,9 +16,8 @@ struct Sizes {
   int64_t rows, sequences, logits_rows, pages;
   ActivationStore::Sizes activations;
   OpsLimits limits;
-  // Arrays of the batch, in the order make_batch writes them.
-  int64_t batch_words() const {
-    return rows * 6 + (sequences + 1) + sequences * (4 + pages) + logits_rows;
+  StepBatch::Sizes batch() const {
+    return {.rows = rows, .sequences = sequences, .logits_rows = logits_rows, .pages = pages};
   }
 
   Sizes(const Qwen35Model& model, const RunnerOptions& options)
@@ -32,6 +31,7 @@ struct Sizes {
         limits(model.limits(rows, sequences, logits_rows)) {
     limits.decode_rows = options.decode_rows;
     limits.cache_positions = pages * kPageTokens;
+    limits.cover(options.beside);
   }
 };
 
@@ -46,7 +46,7 @@ RunnerMemory ModelRunner::memory(const Qwen35Model& model, const Device& device,
               sizes.pages * KvCache::page_bytes(device, model.config, format, model.kv_layers()),
           .state_bytes = sizes.sequences * RecurrentState::slot_bytes(model.config, activation),
           .scratch_bytes = ActivationStore::bytes_of(model.config, activation, sizes.activations) +
-                           ops.scratch_bytes(sizes.limits) + sizes.batch_words() * 4,
+                           ops.scratch_bytes(sizes.limits) + sizes.batch().words() * 4,
           .recorded_bytes = device.recorded_bytes()};
 }
 
@@ -66,7 +66,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::make(const Qwen35Model& model,
 
 Status ModelRunner::allocate() {
   const Sizes sizes(model_, options_);
-  const int64_t rows = sizes.rows, sequences = sizes.sequences, logits_rows = sizes.logits_rows;
+  const int64_t sequences = sizes.sequences;
   const KvCache::Format format{.keys = ops_.kv_format(), .values = ops_.kv_format()};
   const DType activation = ops_.activation_dtype();
   TRY_ASSIGN(pool_.kv,
@@ -76,23 +76,7 @@ Status ModelRunner::allocate() {
   act_ = store_.all;
   TRY(ops_.reserve(sizes.limits));
 
-  const int64_t stride = sizes.pages, words = sizes.batch_words();
-  staging_.resize(static_cast<size_t>(words));
-  TRY_ASSIGN(batch_memory_, device_.allocate(words * 4));
-  const auto* at = reinterpret_cast<const int32_t*>(batch_memory_.data());
-  const auto take = [&at](int64_t count) { return std::exchange(at, at + count); };
-  batch_.page_table_stride = stride;
-  batch_.tokens = take(rows);
-  batch_.embedding_index = take(rows);
-  batch_.positions = take(3 * rows);
-  batch_.row_sequence = take(rows);
-  batch_.row_begin = take(sequences + 1);
-  batch_.position_delta = take(sequences);
-  batch_.context_length = take(sequences);
-  batch_.slot = take(sequences);
-  batch_.accepted = take(sequences);
-  batch_.page_table = take(sequences * stride);
-  batch_.logits_rows = take(logits_rows);
+  TRY_ASSIGN(batch_, StepBatch::make(device_, sizes.batch()));
   mtp_rows_.reserve(static_cast<size_t>(sequences));
   mtp_positions_.reserve(static_cast<size_t>(sequences));
   return {};
@@ -127,48 +111,9 @@ const Batch& ModelRunner::make_batch(Phase phase, std::span<const SequenceRows> 
 
 const Batch& ModelRunner::fill_batch(Phase phase, std::span<const SequenceRows> rows,
                                      std::span<const int64_t> positions) {
-  const auto sequences = static_cast<int64_t>(rows.size());
-  CHECK(sequences <= options_.max_sequences, sequences, " sequences in a step");
-  const auto* base = reinterpret_cast<const int32_t*>(batch_memory_.data());
-  const auto host = [&](const int32_t* device_array) {
-    return staging_.data() + (device_array - base);
-  };
-  int64_t row = 0, logits = 0;
-  for (int64_t s = 0; s < sequences; ++s) {
-    const SequenceRows& plan = rows[static_cast<size_t>(s)];
-    const SequenceState& sequence = *plan.sequence;
-    const auto count = static_cast<int64_t>(plan.tokens.size());
-    const int64_t begin = positions.empty() ? sequence.length : positions[static_cast<size_t>(s)];
-    CHECK(count > 0 && row + count <= store_.all.residual.dim(0), count, " rows after ", row);
-    CHECK(pages_for(begin + count) <= static_cast<int64_t>(sequence.pages.size()), "sequence of ",
-          begin, " + ", count, " positions in ", sequence.pages.size(), " pages");
-    host(batch_.row_begin)[s] = static_cast<int32_t>(row);
-    host(batch_.position_delta)[s] = sequence.position_delta;
-    host(batch_.context_length)[s] = static_cast<int32_t>(begin);
-    host(batch_.slot)[s] = sequence.slot;
-    host(batch_.accepted)[s] = sequence.pending;
-    std::copy(sequence.pages.begin(), sequence.pages.end(),
-              host(batch_.page_table) + s * batch_.page_table_stride);
-    for (int64_t i = 0; i < count; ++i, ++row) {
-      host(batch_.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
-      host(batch_.embedding_index)[row] = -1;
-      host(batch_.row_sequence)[row] = static_cast<int32_t>(s);
-      std::fill_n(host(batch_.positions) + 3 * row, 3, static_cast<int32_t>(begin + i));
-      const bool wanted = plan.logits == LogitsWanted::kAll ||
-                          (plan.logits == LogitsWanted::kLast && i + 1 == count);
-      if (!wanted) continue;
-      CHECK(logits < store_.all.logits.dim(0), "too many rows with logits");
-      host(batch_.logits_rows)[logits++] = static_cast<int32_t>(row);
-    }
-  }
-  host(batch_.row_begin)[sequences] = static_cast<int32_t>(row);
-  batch_.phase = phase;
-  batch_.rows = row;
-  batch_.sequences = sequences;
-  batch_.logits_count = logits;
-  device_.copy_to_device(batch_memory_.data(), std::as_bytes(std::span(staging_)));
-  store_.all.narrow(row, logits, act_);
-  return batch_;
+  const Batch& batch = batch_.fill(phase, rows, positions);
+  store_.all.narrow(batch.rows, batch.logits_count, act_);
+  return batch;
 }
 
 void ModelRunner::prefill(const SequenceRows& rows) {
@@ -198,7 +143,7 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
 
 void ModelRunner::run_step(const Batch& batch, uint64_t kind, const std::function<void()>& step) {
   // What a step enqueues depends on its counts alone; what else it needs it reads from the batch.
-  const auto key = (kind << 63) | (static_cast<uint64_t>(batch.rows) << 40) |
+  const auto key = (kind << 62) | (static_cast<uint64_t>(batch.rows) << 40) |
                    (static_cast<uint64_t>(batch.sequences) << 20) |
                    static_cast<uint64_t>(batch.logits_count);
   if (replay_)
@@ -227,6 +172,12 @@ const Batch& ModelRunner::make_mtp_batch(Phase phase, std::span<const MtpRows> r
 void ModelRunner::fill_mtp(const MtpRows& rows) {
   const Batch& batch = make_mtp_batch(Phase::kPrefill, std::span(&rows, 1), LogitsWanted::kNone);
   pewter::fill_mtp(ops_, model_, batch, pool_, act_);
+}
+
+void ModelRunner::follow_mtp(std::span<const MtpRows> rows) {
+  const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kNone);
+  run_step(batch, /*kind=*/2,
+           [this, &batch] { pewter::fill_mtp(ops_, model_, batch, pool_, act_); });
 }
 
 void ModelRunner::draft_mtp(std::span<const MtpRows> rows) {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "backend/ops.h"
-#include "engine/sequence_state.h"
+#include "engine/step_batch.h"
 #include "model/qwen35/forward.h"
 
 namespace pewter {
@@ -18,15 +18,7 @@ struct RunnerOptions {
   int64_t decode_rows = 1;      // rows a sequence may have in a decode step, at most kMaxDecodeRows
   int64_t cache_tokens = 4096;  // positions the KV cache holds, all sequences together
   int64_t logits_rows = 0;      // most rows with logits in a step; 0: enough for decode steps
-};
-
-enum class LogitsWanted : uint8_t { kNone, kLast, kAll };
-
-// What a step does for one sequence.
-struct SequenceRows {
-  SequenceState* sequence = nullptr;
-  std::span<const int32_t> tokens;
-  LogitsWanted logits = LogitsWanted::kLast;
+  OpsLimits beside = {};        // of what else runs on the same ops: a drafter's model
 };
 
 // What a step of the MTP layer does for one sequence. Row i stands at position + i: it starts from
@@ -42,6 +34,13 @@ struct RunnerMemory {
   int64_t kv_bytes = 0, state_bytes = 0;
   int64_t scratch_bytes = 0;   // activations, scratch of the ops, the batch
   int64_t recorded_bytes = 0;  // steps recorded for replay
+  RunnerMemory& operator+=(const RunnerMemory& more) {
+    kv_bytes += more.kv_bytes;
+    state_bytes += more.state_bytes;
+    scratch_bytes += more.scratch_bytes;
+    recorded_bytes += more.recorded_bytes;
+    return *this;
+  }
   int64_t total() const { return kv_bytes + state_bytes + scratch_bytes + recorded_bytes; }
 };
 
@@ -74,6 +73,8 @@ class ModelRunner {
   // The MTP layer, for models that have it; its keys and values lie in the sequence's pages.
   // Part of a prompt's chunk, without logits; hidden() and what it is read from stay.
   void fill_mtp(const MtpRows& rows);
+  // The same for what decode steps have committed, each sequence at most once.
+  void follow_mtp(std::span<const MtpRows> rows);
   // A step, each sequence at most once; logits of every sequence's last row, hidden of all.
   void draft_mtp(std::span<const MtpRows> rows);
   // Brings the slot's state up to the committed length, before it is exported.
@@ -83,6 +84,12 @@ class ModelRunner {
   // final norm.
   const TensorView& logits() const { return act_.logits; }
   const TensorView& hidden() const { return act_.hidden; }
+  // Memory of logits for drafters: the last step's are gone when it is written.
+  TensorView logits_memory(int64_t rows) const { return store_.all.logits.first(rows); }
+  // [rows, H] f32, the residual after model().taps[i], of the target's last step.
+  TensorView tap(size_t i, int64_t row_begin, int64_t rows) const {
+    return store_.all.taps[i].slice(0, row_begin, row_begin + rows);
+  }
   const Activations& activations() const { return act_; }
   StatePool& pool() { return pool_; }
   const Qwen35Model& model() const { return model_; }
@@ -96,8 +103,6 @@ class ModelRunner {
   ModelRunner(const Qwen35Model& model, Device& device, Ops& ops)
       : model_(model), device_(device), ops_(ops) {}
   Status allocate();
-  // A row's place in the batch is positions[i] and on for sequence i; without: its committed
-  // length.
   const Batch& fill_batch(Phase phase, std::span<const SequenceRows> rows,
                           std::span<const int64_t> positions);
   const Batch& make_mtp_batch(Phase phase, std::span<const MtpRows> rows, LogitsWanted logits);
@@ -112,11 +117,7 @@ class ModelRunner {
   StatePool pool_;
   ActivationStore store_;
   Activations act_;  // store_'s tensors cut to the current step
-  Batch batch_;
-  // The batch's arrays one after another: written here, copied to batch_memory_ at the same
-  // offsets.
-  std::vector<int32_t> staging_;
-  Buffer batch_memory_;
+  StepBatch batch_;
   std::vector<SequenceRows> mtp_rows_;
   std::vector<int64_t> mtp_positions_;
 };

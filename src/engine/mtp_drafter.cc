@@ -36,17 +36,30 @@ void MtpDrafter::read(SequenceState& state, std::span<const int32_t> prompt, int
   runner_.fill_mtp({.sequence = &state, .tokens = tokens, .position = begin, .hidden_row = 0});
 }
 
+MtpRows MtpDrafter::committed_rows(const DraftSequence& sequence) {
+  return {.sequence = sequence.state,
+          .tokens = sequence.tokens.last(static_cast<size_t>(sequence.rows)),
+          .position = sequence.state->length - sequence.rows,
+          .hidden_row = sequence.first_row};
+}
+
+// Before drafting, which overwrites the target's hidden.
+void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
+  rows_.clear();
+  for (const DraftSequence& sequence : sequences)
+    if (sequence.most == 0) rows_.push_back(committed_rows(sequence));
+  if (!rows_.empty()) runner_.follow_mtp(rows_);
+}
+
 // First the committed rows of every sequence, with the hidden of the target; then, as long as
 // drafts are wanted, one row each with the layer's own.
 void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
+  keep_up(sequences);
   rows_.clear();
   drafting_.clear();
   for (const DraftSequence& sequence : sequences) {
-    if (sequence.most <= 0) continue;  // near its end: it will not draft again either
-    rows_.push_back({.sequence = sequence.state,
-                     .tokens = sequence.tokens.last(static_cast<size_t>(sequence.rows)),
-                     .position = sequence.state->length - sequence.rows,
-                     .hidden_row = sequence.first_row});
+    if (sequence.most <= 0) continue;
+    rows_.push_back(committed_rows(sequence));
     drafting_.push_back(&sequence);
   }
   for (int64_t drafted = 1; !rows_.empty(); ++drafted) step(drafted);

@@ -21,6 +21,10 @@ class MtpDrafter final : public Drafter {
 
  private:
   MtpDrafter(ModelRunner& runner, StepSampler sampler);
+  // What the step before committed of a sequence.
+  static MtpRows committed_rows(const DraftSequence& sequence);
+  // Keys and values alone, of sequences that get no drafts this time.
+  void keep_up(std::span<const DraftSequence> sequences);
   // Runs rows_, which gives each of their sequences its draft number `drafted`, from 1. What is
   // left in rows_ is the next step's.
   void step(int64_t drafted);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include "base/json.h"
 #include "program.h"
@@ -43,6 +45,53 @@ void expect_shares_agree(const Json& json, const char* reached, const char* ceil
   const double a = repeats[0].as_double(), b = repeats[1].as_double();
   EXPECT_EQ(number(json, "tokens_per_second"), std::max(a, b));
   EXPECT_NEAR(number(json, "tokens_per_second_median"), (a + b) / 2, 1e-9);
+}
+
+// Tokens that count, not rows, are what the speed is of; drafting takes its time.
+TEST(Bench, ReplaysAChosenAcceptance) {
+  const Json json = bench_json({"decode", demo_model(), "--tokens", "6", "--threads", "1", "--rows",
+                                "4", "--forced-tokens-per-step", "2.5", "--speculate", "mtp"});
+  EXPECT_EQ(number(json, "forced_tokens_per_step"), 2.5);
+  EXPECT_EQ(json.find("speculate")->as_string(), "mtp");
+  EXPECT_GT(number(json, "tokens_per_second"), 0);
+  // A token needs its share of a step's bytes among those that count.
+  double step = 0;
+  for (const auto& [part, bytes] : json.find("step_bytes")->as_object()) step += bytes.as_double();
+  EXPECT_NEAR(number(json, "bytes_per_token"), step / 2.5, 1);
+}
+
+TEST(Bench, AcceptCountsByFamily) {
+  const std::string file = testing::TempDir() + "accept-prompts.jsonl";
+  std::ofstream(file) << R"({"family": "counting", "prompt": "Count from 20 to 40."})" << "\n"
+                      << R"({"family": "capital", "messages": [{"role": "user", "content": )"
+                      << R"("What is the capital of France?"}]})" << "\n";
+  const std::string chart = testing::TempDir() + "accept.svg";
+  const std::vector<std::string> work = {
+      "accept", demo_model(), "--prompts", file,    "--methods", "plain,mtp:2", "--tokens",
+      "30",     "--repeat",   "1",         "--csv", "--svg",     chart};
+  const ProgramResult result = bench(work);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(",counting,plain,1,29,29,0,0,0,1.0000,"));
+  EXPECT_THAT(result.out, HasSubstr(",all,mtp:2,2,"));
+  std::ostringstream svg;
+  svg << std::ifstream(chart).rdbuf();
+  EXPECT_THAT(svg.str(), HasSubstr(">capital</text>"));
+  EXPECT_THAT(svg.str(), HasSubstr("</svg>"));
+  const auto refused = [&](std::vector<std::string> arguments, const char* why) {
+    const ProgramResult said = bench(std::move(arguments));
+    EXPECT_NE(said.exit_code, 0);
+    EXPECT_THAT(said.err, HasSubstr(why));
+  };
+  refused({"accept", demo_model()}, "accept needs --prompts");
+  refused({"accept", demo_model(), "--prompts", "/nope"}, "/nope");
+  refused({"accept", demo_model(), "--prompts", file, "--methods", "eagle"}, "\"eagle\"");
+  refused({"accept", demo_model(), "--prompts", file, "--methods", "mtp:0"}, "mtp:k");
+  refused({"accept", demo_model(), "--prompts", file, "--methods", "dflash"}, "--draft-model");
+  refused({"decode", demo_model(), "--prompts", file}, "belong to accept");
+  refused({"decode", demo_model(), "--forced-tokens-per-step", "2"}, "outside [1, --rows]");
+  refused({"decode", "--shape", "third", "--rows", "2", "--speculate", "mtp"}, "takes a MODEL");
+  std::ofstream(file) << R"([{"family": "x"}])";
+  refused(work, "prompt 1: has neither prompt_ids nor messages");
 }
 
 TEST(Bench, DecodesACheckpoint) {

@@ -68,7 +68,7 @@ TEST(Run, DraftsChangeTheStepsAlone) {
   const std::string question = "Count from 20 to 60.";
   const Json plain = run_json({question});
   EXPECT_EQ(plain.find("drafts"), nullptr);
-  const Json drafted = run_json({"--speculate", "mtp", "--draft-tokens", "4", question});
+  const Json drafted = run_json({"--speculate", "mtp", "--speculative-depth", "fixed:4", question});
   EXPECT_EQ(*drafted.find("text"), *plain.find("text"));
   const Json& drafts = *drafted.find("drafts");
   EXPECT_GT(drafts.find("mean_acceptance_length")->as_double(), 3);
@@ -76,8 +76,8 @@ TEST(Run, DraftsChangeTheStepsAlone) {
   for (const Json& count : drafts.find("accepted_per_position")->as_array())
     accepted += count.as_integer();
   EXPECT_EQ(accepted, drafts.find("accepted_tokens")->as_integer());
-  const ProgramResult footer =
-      run_program(greedy({"--speculative-config", R"({"method":"mtp"})", question}));
+  const ProgramResult footer = run_program(greedy(
+      {"--speculative-config", R"({"method":"mtp"})", "--speculative-depth", "fixed:3", question}));
   EXPECT_THAT(footer.err, HasSubstr("mean acceptance length 3."));
   expect_one_line_error(
       run_program(greedy({"--speculative-config", R"({"method":"eagle"})", question})), 2,

@@ -39,7 +39,7 @@ TEST(SpeculativeConfig, ReadsVllmsSpelling) {
   const DraftOptions ngram = parse(R"({"method":"ngram","prompt_lookup_min":2})").value().draft;
   EXPECT_EQ(ngram.method, DraftMethod::kSuffix);
   EXPECT_EQ(ngram.shortest_match, 2);
-  EXPECT_EQ(ngram.tokens, default_draft_tokens(DraftMethod::kSuffix));
+  EXPECT_EQ(ngram.tokens, default_draft_tokens(DraftMethod::kSuffix, ngram.depth));
   EXPECT_FALSE(parse(R"({"method":"mtp","num_speculative_tokens":0})").value().draft.enabled());
   EXPECT_FALSE(parse(R"({"method":"none"})").value().draft.enabled());
   EXPECT_EQ(draft_method_name(DraftMethod::kSuffix), "suffix");
@@ -55,7 +55,8 @@ TEST(SpeculativeConfig, ErrorsNameTheKey) {
   refused(R"({})", "method: is missing");
   refused(R"({"method":3})", "method");
   refused(R"({"method":"eagle"})", "method: \"eagle\" is no method that works here: want mtp");
-  refused(R"({"method":"dflash"})", "dflash is not there yet");
+  refused(R"({"method":"dflash"})", "method: dflash needs model, the directory");
+  refused(R"({"method":"mtp","model":"x"})", "model: a drafter is for dflash or auto, not for mtp");
   refused(R"({"method":"mtp","num_speculative_tokens":16})", "num_speculative_tokens: 16");
   refused(R"({"method":"mtp","num_speculative_tokens":-1})", "num_speculative_tokens: -1");
   refused(R"({"method":"mtp","num_speculative_tokens":"3"})", "num_speculative_tokens");
@@ -72,12 +73,35 @@ TEST(SpeculativeConfig, BrokenJsonIsExplained) {
   EXPECT_THAT(error_of(flags(R"({"method":"x"})")), HasSubstr("--speculative-config: method"));
 }
 
+TEST(SpeculativeConfig, DepthIsPinnedOrChosen) {
+  ModelFlags flags;
+  flags.speculative_depth = "fixed:3";
+  EXPECT_THAT(error_of(flags), HasSubstr("--speculative-depth: needs --speculate"));
+  for (const bool as_json : {false, true}) {
+    flags.speculate = as_json ? std::nullopt : std::optional<std::string>("suffix");
+    flags.speculative_config =
+        as_json ? std::optional<std::string>(R"({"method":"suffix"})") : std::nullopt;
+    flags.speculative_depth = "fixed:3";
+    EXPECT_EQ(flags.model_options().draft.tokens, 3);
+    EXPECT_EQ(flags.model_options().draft.depth, DraftLength::kFixed);
+    flags.speculative_depth = "auto";
+    EXPECT_EQ(flags.model_options().draft.tokens, 8);
+    EXPECT_EQ(flags.model_options().draft.depth, DraftLength::kByCost);
+    for (const char* bad :
+         {"fixed", "fixed:", "fixed:0", "fixed:16", "fixed:3x", "fixed:-1", "3"}) {
+      flags.speculative_depth = bad;
+      EXPECT_THAT(error_of(flags), HasSubstr(str_cat("--speculative-depth: \"", bad, "\" is no")));
+    }
+  }
+}
+
 TEST(SpeculativeConfig, PlainFlagsSayTheSame) {
   ModelFlags plain;
   EXPECT_FALSE(plain.model_options().draft.enabled());
   EXPECT_EQ(plain.model_options().mtp(), MtpUse::kSkip);
   plain.speculate = "mtp";
-  EXPECT_EQ(plain.model_options().draft.tokens, 3);
+  EXPECT_EQ(plain.model_options().draft.tokens, 8);
+  EXPECT_EQ(plain.model_options().draft.depth, DraftLength::kByCost);
   EXPECT_EQ(plain.model_options().mtp(), MtpUse::kRequired);
   plain.draft_tokens = 5;
   EXPECT_EQ(plain.model_options().draft.tokens, 5);
@@ -86,8 +110,21 @@ TEST(SpeculativeConfig, PlainFlagsSayTheSame) {
   plain.draft_tokens = 16;
   EXPECT_THAT(error_of(plain), HasSubstr("--draft-tokens: 16 is outside [1, 15]"));
   plain.draft_tokens = 5;
+  plain.speculative_depth = "fixed:4";
+  EXPECT_THAT(error_of(plain), HasSubstr("--speculative-depth: fixed:k says how many"));
+  plain.speculative_depth.reset();
   plain.speculate = "auto";
   EXPECT_EQ(plain.model_options().mtp(), MtpUse::kWhenPresent);
+  plain.draft_model = "folder";
+  EXPECT_EQ(error_of(plain), "");
+  EXPECT_EQ(plain.model_options().drafter, "folder");
+  EXPECT_EQ(plain.model_options().mtp(), MtpUse::kSkip);
+  plain.speculate = "mtp";
+  EXPECT_THAT(error_of(plain), HasSubstr("--draft-model: a drafter is for dflash"));
+  plain.speculate = "dflash";
+  EXPECT_EQ(error_of(plain), "");
+  plain.draft_model.reset();
+  EXPECT_THAT(error_of(plain), HasSubstr("--speculate: dflash needs --draft-model"));
   plain.speculate = "fast";
   EXPECT_THAT(error_of(plain), HasSubstr("--speculate: \"fast\""));
   plain.speculate.reset();

@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/rng.h"
 #include "support/crowd.h"
@@ -162,11 +164,69 @@ TEST_P(Speculation, DraftersChangeNothing) {
   }
 }
 
+// However long steps seem to take, and so however much is drafted.
+TEST_P(Speculation, AnyClockChangesNothing) {
+  std::vector<Request> requests = this->requests(10, 8);
+  for (Request& request : requests)  // something to find again
+    if (request.prompt.size() > 20)
+      std::copy_n(request.prompt.begin(), 10, request.prompt.end() - 10);
+  const std::vector<Output> plain = plainly(requests);
+  for (const DraftMethod method : {DraftMethod::kSuffix, DraftMethod::kMtp, DraftMethod::kAuto}) {
+    EngineOptions drafting = options();
+    drafting.draft = {
+        .method = method, .tokens = 6, .depth = DraftLength::kByCost, .shortest_match = 1};
+    // Drafts are long, short or none as the costs wander.
+    drafting.clock = [rng = Rng(9), now = 0.0, calls = 0]() mutable {
+      return now += (++calls / 40 % 2 == 0 ? 0.1 : 1.0) * rng.uniform();
+    };
+    CrowdRig rig(GetParam(), drafting);
+    std::vector<TokenStream> streams;
+    for (const Request& request : requests) streams.push_back(rig.engine->submit(request).value());
+    DraftFigures total;
+    int64_t tokens = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Output output = read_all(streams[i]);
+      expect_same(output, plain[i], i);
+      total += output.completion.drafts;
+      tokens += output.completion.completion_tokens;
+    }
+    EXPECT_GT(total.drafts, 0);
+    EXPECT_LT(total.draft_tokens, 6 * total.drafts);
+    EXPECT_LT(total.drafts, tokens - total.accepted_tokens);  // some steps had none
+    EXPECT_TRUE(test::becomes_idle(*rig.engine));
+    EXPECT_TRUE(rig.returned_everything());
+  }
+}
+
+// A prompt cut elsewhere: with drafts as without them, and both ways alike within what prefill
+// promises (the reference path to a few ulps, bf16 activations to some percent of a logit).
+TEST_P(Speculation, PromptsMayBeCutElsewhere) {
+  const std::vector<int32_t> prompt = tokens(150, 41);
+  const Request request{.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = 20};
+  std::vector<Output> outputs;
+  for (const int64_t chunk : {64, 128, 192}) {
+    EngineOptions cut = options();
+    cut.runner.chunk_rows = chunk;
+    const Output plain = CrowdRig(GetParam(), cut).run(request);
+    cut.draft = {.method = DraftMethod::kMtp, .tokens = 3};
+    outputs.push_back(CrowdRig(GetParam(), cut).run(request));
+    expect_same(outputs.back(), plain, static_cast<size_t>(chunk));
+    EXPECT_GT(outputs.back().completion.drafts.drafts, 0);
+  }
+  const double bound = GetParam().is_exact() ? 1e-5 : 0.1;
+  for (const Output& other : outputs) {
+    EXPECT_NEAR(other.logprobs[0], outputs[0].logprobs[0], bound);
+    if (GetParam().is_exact()) {
+      EXPECT_EQ(other.tokens, outputs[0].tokens);
+    }
+  }
+}
+
 // What was guessed wrong is not seen again: a sequence is drafted for as one that never guessed.
 TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
   const auto rig = test::TestRig::make(GetParam(), {.chunk_rows = 64, .decode_rows = 6});
   ModelRunner& runner = *rig->runner;
-  const auto drafter = make_drafter({.method = DraftMethod::kMtp, .tokens = 5}, runner,
+  const auto drafter = make_drafter({.method = DraftMethod::kMtp, .tokens = 5}, nullptr, runner,
                                     *rig->backend.device, *rig->backend.ops)
                            .value();
   const std::vector<int32_t> text = tokens(40, 21);
@@ -197,9 +257,72 @@ TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
     runner.close(state);
     return rig->logits();
   };
+  // First, while the pages hold nothing that would do as well.
+  const test::Rows undrafted = last_logits(0, {3, 1, 4, 1});
   const test::Rows clean = last_logits(1, {});
   ASSERT_EQ(clean.size(), 1u);
   EXPECT_EQ(last_logits(5, {3, 1, 4, 1}), clean);
+  // Nor did steps for which nothing was drafted leave holes.
+  EXPECT_EQ(undrafted, clean);
+}
+
+// Pairs of sampled tokens, over many seeds, are as often drawn with drafts as the model's own
+// probabilities say. The seeds of the draws differ from those without drafts, so equal bits are not
+// what is tested: a top-k of 4 leaves 16 pairs.
+TEST_P(Speculation, SampledPairsAreDistributedAsTheModelSays) {
+  constexpr int kTrials = 1500;
+  if (GetParam().is_exact()) GTEST_SKIP() << "the reference path takes long";
+  const Request request{.prompt = tokens(12, 31),
+                        .sampling = {.temperature = 0.9f, .top_k = 4, .presence_penalty = 0.4f},
+                        .max_tokens = 4,
+                        .ignore_stop = true,
+                        .top_logprobs = 20};
+  const auto count_pairs = [&](const DraftOptions& draft, uint64_t first_seed) {
+    EngineOptions options = this->options();
+    options.draft = draft;
+    CrowdRig rig(GetParam(), options);
+    std::map<std::pair<int32_t, int32_t>, int> pairs;
+    std::vector<TokenStream> streams;
+    const auto read_first = [&] {
+      const Output output = read_all(streams.front());
+      ++pairs[{output.tokens[1], output.tokens[2]}];
+      streams.erase(streams.begin());
+    };
+    for (uint64_t seed = 0; seed < kTrials; ++seed) {
+      Request seeded = request;
+      seeded.sampling.seed = first_seed + seed;
+      streams.push_back(rig.engine->submit(seeded).value());
+      if (streams.size() >= 4) read_first();
+    }
+    while (!streams.empty()) read_first();
+    return pairs;
+  };
+  const auto plain = count_pairs({}, 0);
+  const auto drafted = count_pairs({.method = DraftMethod::kMtp, .tokens = 3}, 1000000);
+  // Two samples of one distribution: Σ (a - b)² / (a + b), rare pairs together.
+  double chi = 0, rare_a = 0, rare_b = 0;
+  int cells = 0;
+  std::set<std::pair<int32_t, int32_t>> keys;
+  for (const auto& [pair, n] : plain) keys.insert(pair);
+  for (const auto& [pair, n] : drafted) keys.insert(pair);
+  const auto of = [](const auto& pairs, const auto& key) {
+    const auto found = pairs.find(key);
+    return found == pairs.end() ? 0.0 : static_cast<double>(found->second);
+  };
+  for (const auto& key : keys) {
+    const double a = of(plain, key), b = of(drafted, key);
+    if (a + b < 20) {
+      rare_a += a;
+      rare_b += b;
+      continue;
+    }
+    chi += (a - b) * (a - b) / (a + b);
+    ++cells;
+  }
+  if (rare_a + rare_b > 0) chi += (rare_a - rare_b) * (rare_a - rare_b) / (rare_a + rare_b);
+  ASSERT_GT(cells, 8);
+  // Mean cells, variance 2·cells: beyond four deviations once in ten thousand.
+  EXPECT_LT(chi, cells + 4 * std::sqrt(2.0 * cells)) << cells << " kinds of pairs";
 }
 
 TEST_P(Speculation, MtpNeedsItsLayer) {

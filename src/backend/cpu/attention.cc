@@ -52,6 +52,11 @@ struct Strip {
   int64_t vectors() const { return rows * group; }
   int64_t visible() const { return position + rows; }  // to the last row
   int64_t splits() const { return (visible() + kSplitTokens - 1) / kSplitTokens; }
+  // First position that the row at `row_position` sees.
+  int64_t first_seen(int64_t row_position) const {
+    return args.window > 0 ? HWY_MAX(int64_t{0}, row_position + 1 - args.window) : 0;
+  }
+  int64_t first_split() const { return first_seen(position) / kSplitTokens; }
   int64_t page(int64_t index) const {
     return args.batch.page_table[sequence * args.batch.page_table_stride + index];
   }
@@ -72,13 +77,16 @@ void load_queries(const Strip& strip, const AttentionScratch& s) {
   }
 }
 
-// Scores of one vector, times `scale`, become weights e^(s − largest); masked ones become 0.
-HWY_INLINE void weigh(float* scores, int64_t visible, int64_t count, float scale, float& largest,
-                      float& total) {
+// Scores of one vector, times `scale`, become weights e^(s − largest); those outside [first,
+// visible) become 0.
+HWY_INLINE void weigh(float* scores, int64_t first, int64_t visible, int64_t count, float scale,
+                      float& largest, float& total) {
   V most = hn::Set(D(), -INFINITY), sums = hn::Zero(D());
   const V lowest = most, factor = hn::Set(D(), scale);
   const auto inside = [&](int64_t i) PEWTER_INLINE_LAMBDA {
-    return hn::Lt(hn::Iota(D(), static_cast<float>(i)), hn::Set(D(), static_cast<float>(visible)));
+    const V place = hn::Iota(D(), static_cast<float>(i));
+    return hn::And(hn::Lt(place, hn::Set(D(), static_cast<float>(visible))),
+                   hn::Ge(place, hn::Set(D(), static_cast<float>(first))));
   };
   for (int64_t i = 0; i < visible; i += kLanes) {
     const V score = hn::Mul(factor, hn::LoadU(D(), scores + i));
@@ -171,9 +179,10 @@ void attend_split(const Strip& strip, int64_t split, const AttentionScratch& s,
   }
   const float scale = 1.0f / std::sqrt(static_cast<float>(strip.d));
   for (int64_t v = 0; v < vectors; ++v) {
-    const int64_t visible = strip.position + v / strip.group + 1 - begin;
-    weigh(s.scores + v * kSplitTokens, HWY_MAX(int64_t{0}, HWY_MIN(visible, count)), count, scale,
-          out.largest[v], out.total[v]);
+    const int64_t position = strip.position + v / strip.group;
+    weigh(s.scores + v * kSplitTokens, strip.first_seen(position) - begin,
+          HWY_MAX(int64_t{0}, HWY_MIN(position + 1 - begin, count)), count, scale, out.largest[v],
+          out.total[v]);
   }
   std::fill(out.sums, out.sums + vectors * pd, 0.0f);
   for (int64_t t = 0; t < count; t += kPageTokens) {
@@ -234,7 +243,7 @@ void finish(const Strip& strip, const PartialSoftmax& running) {
 void attend(const Strip& strip, const AttentionScratch& s) {
   load_queries(strip, s);
   clear(strip, s.running);
-  for (int64_t split = 0; split < strip.splits(); ++split) {
+  for (int64_t split = strip.first_split(); split < strip.splits(); ++split) {
     attend_split(strip, split, s, s.partial);
     merge(strip, s.partial, s.running);
   }
@@ -254,13 +263,14 @@ void attend_in_waves(Workers& workers, const AttentionArgs& args, const Attentio
     workers.run(strips * per_strip, [&](int64_t item, int64_t worker) {
       const Strip strip = strip_at(item / per_strip);
       const int64_t split = begin + item % per_strip;
-      if (split >= strip.splits()) return;
+      if (split < strip.first_split() || split >= strip.splits()) return;
       load_queries(strip, scratch[worker]);
       attend_split(strip, split, scratch[worker], shared.partials[static_cast<size_t>(item)]);
     });
     for (int64_t item = 0; item < strips * per_strip; ++item) {
       const Strip strip = strip_at(item / per_strip);
-      if (begin + item % per_strip < strip.splits())
+      const int64_t split = begin + item % per_strip;
+      if (split >= strip.first_split() && split < strip.splits())
         merge(strip, shared.partials[static_cast<size_t>(item)],
               shared.running[static_cast<size_t>(item / per_strip)]);
     }

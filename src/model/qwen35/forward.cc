@@ -194,11 +194,18 @@ void fill_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const Stat
               Activations& act) {
   const LayerWeights& layer = model.weights.mtp->layer;
   const AttentionWeights& attention = *layer.attention;
-  const WeightMatrix* const in[] = {&attention.q, &attention.k, &attention.v};
+  const ModelConfig& config = model.config;
+  const WeightMatrix* const in[] = {&attention.k, &attention.v};
   combine_mtp(ops, model, batch, act);
-  ops.norm_linear(attention_in(model, layer, in, act));
-  ops.attention_prepare(
-      attention_prepare(model, attention, pool.kv.layer(model.mtp_kv_layer()), batch, act));
+  NormLinearArgs project = attention_in(model, layer, in, act);
+  project.out = TensorView(act.attention_in.data(), act.attention_in.dtype(),
+                           {batch.rows, 2 * config.kv_heads * config.head_dim});
+  ops.norm_linear(project);
+  AttentionPrepareArgs prepare =
+      attention_prepare(model, attention, pool.kv.layer(model.mtp_kv_layer()), batch, act);
+  prepare.in = project.out;
+  prepare.query_heads = 0;
+  ops.attention_prepare(prepare);
 }
 
 void fold_slot(Ops& ops, const Qwen35Model& model, const StatePool& pool, int32_t slot,

@@ -27,7 +27,8 @@ Golden Golden::open(const std::string& path) {
 }
 
 std::unique_ptr<LoadedGolden> load_golden(const std::string& directory, const std::string& device,
-                                          const RunnerOptions& options, int threads, LmHead head) {
+                                          const RunnerOptions& options, int threads, LmHead head,
+                                          const std::vector<int64_t>& taps) {
   auto loaded = std::make_unique<LoadedGolden>();
   loaded->backend = make_backend({.device = device, .threads = threads}).value();
   const Checkpoint checkpoint = Checkpoint::open(directory).value();
@@ -36,6 +37,7 @@ std::unique_ptr<LoadedGolden> load_golden(const std::string& directory, const st
       load_weights(checkpoint, config, *loaded->backend.device, {.head = head}).value().weights;
   loaded->model =
       Qwen35Model::make(*loaded->backend.device, std::move(config), std::move(weights)).value();
+  loaded->model.taps = taps;
   loaded->runner =
       ModelRunner::make(loaded->model, *loaded->backend.device, *loaded->backend.ops, options)
           .value();

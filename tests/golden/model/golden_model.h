@@ -45,7 +45,8 @@ struct LoadedGolden {
 // device: as make_backend takes it. taps: layers whose residual is kept.
 std::unique_ptr<LoadedGolden> load_golden(const std::string& directory, const std::string& device,
                                           const RunnerOptions& options, int threads = 0,
-                                          LmHead head = LmHead::kAsStored);
+                                          LmHead head = LmHead::kAsStored,
+                                          const std::vector<int64_t>& taps = {});
 
 // And "cuda" in programs built with it.
 std::vector<std::string> golden_devices(std::initializer_list<std::string> always);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "engine/dflash_drafter.h"
 #include "engine/engine.h"
 #include "engine/mtp_drafter.h"
 #include "golden_model.h"
@@ -34,6 +35,9 @@ std::vector<Prompt> prompts(const std::string& format) {
                        .answer = ids_of(*prompt.find("answers")->find(format))});
   return prompts;
 }
+
+// Everything, for every way of drafting; by default some of it.
+bool all_prompts() { return std::getenv("PEWTER_ALL_PROMPTS") != nullptr; }
 
 // Acceptance ------------------------------------------------------------------------------------
 
@@ -96,37 +100,69 @@ int64_t steps_of(LoadedGolden& loaded, Drafter& drafter, const Prompt& prompt, i
   return steps;
 }
 
-TEST_P(DemoAcceptance, MtpIsAsOftenRightAsTheReference) {
-  const auto& [format, device] = GetParam();
-  if (const std::string why = why_unusable(device); !why.empty()) GTEST_SKIP() << why;
-  const bool bundled = format == "hybrid";
-  const std::string directory = bundled ? bundled_demo() : shared_folder("models/demo-" + format);
-  const std::string file = bundled ? golden_data("demo/acceptance-hybrid.json")
-                                   : shared_folder("goldens/demo/acceptance-" + format + ".json");
-  if (directory.empty() || file.empty()) GTEST_SKIP() << "no shared material (set PEWTER_SHARED)";
+// Whether a method with drafts of these lengths takes the reference's steps, within 2 %, and in
+// each family within 3 % or two steps.
+void expect_steps(LoadedGolden& loaded, Drafter& drafter, const Checkpoint& checkpoint,
+                  const std::string& method, std::initializer_list<int64_t> lengths) {
+  const auto& [format, device] = checkpoint;
+  const std::string file = format == "hybrid"
+                               ? golden_data("demo/acceptance-hybrid.json")
+                               : shared_folder("goldens/demo/acceptance-" + format + ".json");
   const Json golden = Json::parse(read_file(file).value()).value();
-  const auto loaded =
-      load_golden(directory, device, {.chunk_rows = 512, .decode_rows = 4, .cache_tokens = 2048});
-  const std::unique_ptr<Drafter> drafter =
-      MtpDrafter::make(*loaded->runner, *loaded->backend.device, *loaded->backend.ops).value();
-  for (const int64_t n : {1, 2, 3}) {
+  for (const int64_t n : lengths) {
     std::map<std::string, int64_t> steps;
     for (const Prompt& prompt : prompts(format))
       if (std::ssize(prompt.ids) + std::ssize(prompt.answer) <= 900)  // as the recipe counts
-        steps[prompt.family] += steps_of(*loaded, *drafter, prompt, n);
+        steps[prompt.family] += steps_of(loaded, drafter, prompt, n);
     int64_t ours = 0, theirs = 0;
     for (const auto& [family, counted] : golden.as_object()) {
-      const int64_t expected = counted.find(str_cat("mtp", n))->find("steps")->as_integer();
+      const int64_t expected = counted.find(str_cat(method, n))->find("steps")->as_integer();
       EXPECT_LE(std::abs(static_cast<double>(steps[family] - expected)),
                 std::max(2.0, 0.03 * static_cast<double>(expected)))
           << family << " with " << n << ": " << steps[family] << " steps, want " << expected;
       ours += steps[family];
       theirs += expected;
     }
-    std::printf("%s on %s, mtp%ld: %ld steps (reference %ld)\n", format.c_str(), device.c_str(),
-                static_cast<long>(n), static_cast<long>(ours), static_cast<long>(theirs));
+    std::printf("%s on %s, %s%ld: %ld steps (reference %ld)\n", format.c_str(), device.c_str(),
+                method.c_str(), static_cast<long>(n), static_cast<long>(ours),
+                static_cast<long>(theirs));
     EXPECT_LE(std::abs(static_cast<double>(ours - theirs)), 0.02 * static_cast<double>(theirs));
   }
+}
+
+// Where the checkpoint is; empty: not here.
+std::string directory_of(const std::string& format) {
+  return format == "hybrid" ? bundled_demo() : shared_folder("models/demo-" + format);
+}
+
+TEST_P(DemoAcceptance, MtpIsAsOftenRightAsTheReference) {
+  const auto& [format, device] = GetParam();
+  if (const std::string why = why_unusable(device); !why.empty()) GTEST_SKIP() << why;
+  const std::string directory = directory_of(format);
+  if (directory.empty()) GTEST_SKIP() << "no shared material (set PEWTER_SHARED)";
+  const auto loaded =
+      load_golden(directory, device, {.chunk_rows = 512, .decode_rows = 4, .cache_tokens = 2048});
+  const std::unique_ptr<Drafter> drafter =
+      MtpDrafter::make(*loaded->runner, *loaded->backend.device, *loaded->backend.ops).value();
+  expect_steps(*loaded, *drafter, GetParam(), "mtp", {1, 2, 3});
+}
+
+TEST_P(DemoAcceptance, DflashIsAsOftenRightAsTheReference) {
+  const auto& [format, device] = GetParam();
+  if (const std::string why = why_unusable(device); !why.empty()) GTEST_SKIP() << why;
+  const std::string directory = directory_of(format), model = shared_folder("models/demo-dflash");
+  if (directory.empty() || model.empty()) GTEST_SKIP() << "no shared material (set PEWTER_SHARED)";
+  if (format != "hybrid" && !all_prompts()) GTEST_SKIP() << "runs with PEWTER_ALL_PROMPTS=1";
+  const DflashConfig config = read_dflash_config(model).value();
+  const auto loaded =
+      load_golden(directory, device, {.chunk_rows = 512, .decode_rows = 12, .cache_tokens = 2048},
+                  /*threads=*/0, LmHead::kAsStored, config.taps);
+  Device& memory = *loaded->backend.device;
+  const std::unique_ptr<Drafter> drafter =
+      DflashDrafter::make(DflashModel::load(model, memory).value(), *loaded->runner, memory,
+                          *loaded->backend.ops)
+          .value();
+  expect_steps(*loaded, *drafter, GetParam(), "dflash", {4, 11});
 }
 
 // Identity --------------------------------------------------------------------------------------
@@ -141,7 +177,12 @@ class DemoDrafts : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (const std::string why = why_unusable(GetParam()); !why.empty()) GTEST_SKIP() << why;
-    loaded_ = load_golden(bundled_demo(), GetParam(), {.chunk_rows = 64, .cache_tokens = 64});
+    const std::string drafter = shared_folder("models/demo-dflash");
+    std::vector<int64_t> taps;
+    if (!drafter.empty()) taps = read_dflash_config(drafter).value().taps;
+    loaded_ = load_golden(bundled_demo(), GetParam(), {.chunk_rows = 64, .cache_tokens = 64},
+                          /*threads=*/0, LmHead::kAsStored, taps);
+    if (!drafter.empty()) dflash_ = DflashModel::load(drafter, *loaded_->backend.device).value();
     uint64_t index = 0;
     for (const Prompt& prompt : prompts("hybrid")) {
       Request request{.prompt = prompt.ids, .max_tokens = 64, .stop_ids = {prompt.answer.back()}};
@@ -157,23 +198,32 @@ class DemoDrafts : public testing::TestWithParam<std::string> {
     }
   }
 
-  // All requests, in an order that the seed decides; half of them joined by one that leaves early.
-  std::vector<Output> run(const DraftOptions& draft, int64_t together, uint64_t seed) const {
+  // Every `every`th request, from one that differs from way to way.
+  std::vector<size_t> chosen(size_t way, size_t every) const {
+    std::vector<size_t> chosen;
+    if (all_prompts()) every = 1;
+    for (size_t i = way * 5 % every; i < requests_.size(); i += every) chosen.push_back(i);
+    return chosen;
+  }
+
+  // Those requests, in an order that the seed decides; half of them joined by one that leaves
+  // early.
+  std::map<size_t, Output> run(const DraftOptions& draft, std::vector<size_t> order,
+                               int64_t together, uint64_t seed) const {
     const auto engine =
         Engine::make(loaded_->model, *loaded_->backend.device, *loaded_->backend.ops,
                      {.runner = {.chunk_rows = 512,
                                  .max_sequences = together,
                                  .cache_tokens = 1536 * together},
-                      .draft = draft})
+                      .draft = draft,
+                      .dflash = draft.method == DraftMethod::kDflash ? dflash_ : nullptr})
             .value();
     Rng rng(seed);
-    std::vector<size_t> order(requests_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     for (size_t i = order.size(); together > 1 && i > 1; --i)
       std::swap(order[i - 1], order[rng.below(i)]);
     std::vector<std::pair<size_t, TokenStream>> streams;
     std::vector<TokenStream> leaving;
-    std::vector<Output> outputs(requests_.size());
+    std::map<size_t, Output> outputs;
     const auto read_first = [&] {
       Output& output = outputs[streams.front().first];
       StreamNews news;
@@ -198,35 +248,58 @@ class DemoDrafts : public testing::TestWithParam<std::string> {
     return outputs;
   }
 
+  // What requests say without drafts, alone.
+  const Output& plain(size_t i) {
+    if (!plain_.contains(i)) plain_.merge(run({}, {i}, 1, 0));
+    return plain_.at(i);
+  }
+  void expect_unchanged(const DraftOptions& draft, const std::string& name, size_t way,
+                        int64_t together);
+
   std::unique_ptr<LoadedGolden> loaded_;
+  std::shared_ptr<const DflashModel> dflash_;  // null without the shared material
   std::vector<Request> requests_;
+  std::map<size_t, Output> plain_;
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DemoDrafts, testing::ValuesIn(golden_devices({"cpu"})));
 
+void DemoDrafts::expect_unchanged(const DraftOptions& draft, const std::string& name, size_t way,
+                                  int64_t together) {
+  const std::vector<size_t> order = chosen(way, together == 1 ? 16 : 6);
+  const std::map<size_t, Output> ours = run(draft, order, together, 7 + way);
+  ASSERT_EQ(ours.size(), order.size());
+  DraftFigures total;
+  for (const auto& [i, output] : ours) {
+    ASSERT_EQ(output.tokens, plain(i).tokens) << name << ", request " << i;
+    ASSERT_EQ(output.logprobs, plain(i).logprobs) << name << ", request " << i;
+    total += output.drafts;
+  }
+  if (!draft.enabled()) return;
+  std::printf(
+      "%s, %ld together: %ld drafts, mean acceptance length %.2f, %.0f %% of draft tokens\n",
+      name.c_str(), static_cast<long>(together), static_cast<long>(total.drafts),
+      total.mean_acceptance_length(), 100 * total.acceptance_rate());
+  if (draft.depth == DraftLength::kByCost) return;  // as this machine's clock decides
+  EXPECT_GT(total.mean_acceptance_length(), 1.3) << name;
+}
+
 TEST_P(DemoDrafts, NeverChangeWhatIsSaid) {
-  const std::vector<Output> plain = run({}, 1, 0);
-  std::vector<DraftOptions> ways = {{}, {.method = DraftMethod::kSuffix, .tokens = 8}};
+  std::vector<std::pair<std::string, DraftOptions>> ways = {
+      {"plain", {}}, {"suffix8", {.method = DraftMethod::kSuffix, .tokens = 8}}};
   for (const int64_t tokens : {1, 2, 3, 4})
-    ways.push_back({.method = DraftMethod::kMtp, .tokens = tokens});
-  for (const DraftOptions& way : ways)
+    ways.emplace_back(str_cat("mtp", tokens),
+                      DraftOptions{.method = DraftMethod::kMtp, .tokens = tokens});
+  for (const int64_t tokens : {4, 11})
+    if (dflash_)
+      ways.emplace_back(str_cat("dflash", tokens),
+                        DraftOptions{.method = DraftMethod::kDflash, .tokens = tokens});
+  ways.emplace_back(
+      "auto",
+      DraftOptions{.method = DraftMethod::kAuto, .tokens = 8, .depth = DraftLength::kByCost});
+  for (size_t way = 0; way < ways.size(); ++way)
     for (const int64_t together : {1, 8}) {
-      if (!way.enabled() && together == 1) continue;
-      const std::vector<Output> ours = run(way, together, 7 + static_cast<uint64_t>(way.tokens));
-      const std::string name = str_cat(way.method == DraftMethod::kMtp ? "mtp" : "suffix",
-                                       way.tokens, ", ", together, " together");
-      DraftFigures total;
-      for (size_t i = 0; i < ours.size(); ++i) {
-        ASSERT_EQ(ours[i].tokens, plain[i].tokens) << name << ", request " << i;
-        ASSERT_EQ(ours[i].logprobs, plain[i].logprobs) << name << ", request " << i;
-        total.drafts += ours[i].drafts.drafts;
-        total.draft_tokens += ours[i].drafts.draft_tokens;
-        total.accepted_tokens += ours[i].drafts.accepted_tokens;
-      }
-      if (!way.enabled()) continue;
-      std::printf("%s: %ld drafts, mean acceptance length %.2f, %.0f %% of draft tokens\n",
-                  name.c_str(), static_cast<long>(total.drafts), total.mean_acceptance_length(),
-                  100 * total.acceptance_rate());
-      EXPECT_GT(total.mean_acceptance_length(), 1.5) << name;
+      if (way == 0 && together == 1) continue;
+      expect_unchanged(ways[way].second, ways[way].first, way, together);
     }
 }
 

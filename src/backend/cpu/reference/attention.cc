@@ -92,6 +92,7 @@ void ReferenceOps::attention(const AttentionArgs& args) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(d));
   for (int64_t r = 0; r < args.batch.rows; ++r) {
     const int64_t visible = cache_position(args.batch, r) + 1;
+    const int64_t first = args.window > 0 ? std::max<int64_t>(0, visible - args.window) : 0;
     const int32_t* pages = pages_of(args.batch, r);
     for (int64_t h = 0; h < args.query_heads; ++h) {
       const int64_t kv_head = h / (args.query_heads / args.kv_heads);
@@ -108,7 +109,7 @@ void ReferenceOps::attention(const AttentionArgs& args) {
       double largest = -INFINITY, total = 0;
       std::vector<float>& sums = weight_row_;
       std::fill_n(sums.begin(), d, 0.0f);
-      for (int64_t position = 0; position < visible; ++position) {
+      for (int64_t position = first; position < visible; ++position) {
         const double s = score(position);
         if (s > largest) {
           const double shrink = std::exp(largest - s);

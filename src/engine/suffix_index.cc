@@ -1,4 +1,4 @@
-#include "engine/suffix_drafter.h"
+#include "engine/suffix_index.h"
 
 #include <algorithm>
 #include <bit>
@@ -57,17 +57,6 @@ void SuffixIndex::draft(std::span<const int32_t> text, int64_t most, std::vector
     const int64_t from = best + 1 + i;  // past the text's end it repeats what it just guessed
     drafts.push_back(from < size ? at(from) : drafts[static_cast<size_t>(before + from - size)]);
   }
-}
-
-Status SuffixDrafter::begin(const SequenceState& state, int64_t positions) {
-  indices_[static_cast<size_t>(state.slot)].begin(positions, shortest_match_);
-  return {};
-}
-
-void SuffixDrafter::draft(std::span<const DraftSequence> sequences) {
-  for (const DraftSequence& sequence : sequences)
-    indices_[static_cast<size_t>(sequence.state->slot)].draft(sequence.tokens, sequence.most,
-                                                              *sequence.drafts);
 }
 
 }  // namespace pewter

@@ -1,10 +1,12 @@
-// SuffixDrafter: the longest suffix of a sequence that it has said before, and what came after it
+// SuffixIndex: the longest suffix of a sequence that it has said before, and what came after it
 // then. No weights and no model pass; good where text is copied: code, quotations, agents.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
-#include "engine/drafter.h"
+#include "base/check.h"
 
 namespace pewter {
 
@@ -31,20 +33,6 @@ class SuffixIndex {
   int64_t shortest_ = 1, indexed_ = 0;  // places [0, indexed_) are in the chains
   std::vector<int32_t> latest_;         // of each bucket, the last place; -1: none
   std::vector<int32_t> previous_;       // of each place, the one before it in its bucket
-};
-
-class SuffixDrafter final : public Drafter {
- public:
-  SuffixDrafter(int64_t slots, int64_t shortest_match)
-      : shortest_match_(shortest_match), indices_(static_cast<size_t>(slots)) {}
-
-  Status begin(const SequenceState& state, int64_t positions) override;
-  void read(SequenceState&, std::span<const int32_t>, int64_t) override {}
-  void draft(std::span<const DraftSequence> sequences) override;
-
- private:
-  int64_t shortest_match_;
-  std::vector<SuffixIndex> indices_;  // by slot
 };
 
 }  // namespace pewter

@@ -1,4 +1,4 @@
-#include "engine/suffix_drafter.h"
+#include "engine/suffix_index.h"
 
 #include <gmock/gmock.h>
 
