@@ -110,7 +110,7 @@ void AttentionRig::with_batch(Phase phase, const std::vector<Part>& parts, const
   run(batch, in_tensor, q_tensor);
 }
 
-Floats AttentionRig::attend(Phase phase, const std::vector<Part>& parts) {
+Floats AttentionRig::attend(Phase phase, const std::vector<Part>& parts, int64_t window) {
   Floats result;
   with_batch(phase, parts, [&](const Batch& batch, const Tensor& in, const Tensor& q) {
     const Tensor out = Tensor::zeros(ops_.activation_dtype(), {batch.rows, shape_.q_width()});
@@ -121,7 +121,8 @@ Floats AttentionRig::attend(Phase phase, const std::vector<Part>& parts) {
                              .kv_heads = shape_.kv_heads,
                              .head_dim = shape_.head_dim,
                              .kv = kv(),
-                             .out = out.view};
+                             .out = out.view,
+                             .window = window};
     run_ops(ops_, [&] { ops_.attention(call); });
     result = out.floats();
   });

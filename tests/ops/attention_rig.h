@@ -27,7 +27,7 @@ class AttentionRig {
     int64_t position_delta = 0;
   };
   // Outputs of `attention` over the cache as it is, rows of all parts.
-  Floats attend(Phase phase, const std::vector<Part>& parts);
+  Floats attend(Phase phase, const std::vector<Part>& parts, int64_t window = 0);
   // q of `attention_prepare`; writes the rows' keys and values.
   Floats prepare(Phase phase, const std::vector<Part>& parts);
 

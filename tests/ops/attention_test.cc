@@ -43,6 +43,17 @@ TEST_P(Attention, MatchesTheReference) {
   }
 }
 
+TEST_P(Attention, WindowsMatchTheReference) {
+  const auto reference = make_reference(), fast = make_fast(2);
+  AttentionRig want(*reference, shape(), 16, 16), have(*fast, shape(), 16, 16);
+  const std::vector<AttentionRig::Part> parts = {{.context = 700, .rows = 3},
+                                                 {.context = 90, .first = 20, .rows = 5}};
+  for (const int64_t window : {1, 100, 128, 1000})
+    expect_close_outputs(have.attend(Phase::kDecode, parts, window),
+                         want.attend(Phase::kDecode, parts, window), 703,
+                         str_cat("window of ", window));
+}
+
 // Sequences of very different lengths in one step.
 TEST_P(Attention, LongContextsMatchTheReference) {
   const auto reference = make_reference(), fast = make_fast(2);

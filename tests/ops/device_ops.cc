@@ -239,7 +239,8 @@ void DeviceOps::attention(const AttentionArgs& args) {
                             .kv_heads = args.kv_heads,
                             .head_dim = args.head_dim,
                             .kv = call.cache(args.kv, args.batch, false),
-                            .out = call.out(args.out)};
+                            .out = call.out(args.out),
+                            .window = args.window};
   call.run("attention", [&] { backend_.ops->attention(there); });
 }
 

@@ -339,8 +339,9 @@ bool CudaOps::attend(const AttentionArgs& args, bool wants_codes, bool runs) {
                           .out = bf16(args.out),
                           .out_stride = args.out.stride(0),
                           .partials = scratch_.attention_partials,
-                          .most_rows = most_rows(args.batch)};
-  if (args.batch.phase != Phase::kDecode || !cuda::can_split(attend.shape)) {
+                          .most_rows = most_rows(args.batch),
+                          .window = to_int(args.window)};
+  if (args.batch.phase != Phase::kDecode || args.window > 0 || !cuda::can_split(attend.shape)) {
     if (runs) cuda::attend_plain(stream(), attend);
     return false;
   }

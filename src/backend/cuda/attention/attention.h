@@ -60,6 +60,7 @@ struct AttendArgs {
   uint8_t* codes = nullptr;   // split: the out rows coded as well (linear/coded_rows.h), or null
   float* partials = nullptr;  // split: [stretches, query_heads, head_dim + 2] a row
   int most_rows = 0;          // of one sequence in this step
+  int window = 0;             // plain: a row sees the last so many positions; 0: all
 };
 void attend_plain(cudaStream_t stream, const AttendArgs& args);
 

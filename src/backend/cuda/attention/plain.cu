@@ -88,7 +88,8 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(const __grid_constant__
   __syncthreads();
 
   float largest = -INFINITY, total = 0, sums[kMaxHead / kThreads] = {};
-  for (int begin = 0; begin < end; begin += kThreads) {
+  const int first = a.window > 0 ? max(end - a.window, 0) : 0;
+  for (int begin = first; begin < end; begin += kThreads) {
     const int position = begin + static_cast<int>(threadIdx.x);
     float score = -INFINITY;
     if (position < end) {
