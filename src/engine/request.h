@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/draft_figures.h"
+#include "grammar/matcher.h"
 
 namespace pewter {
 
@@ -36,6 +38,9 @@ struct Request {
   std::vector<int32_t> stop_ids;  // end the sequence when chosen
   bool ignore_stop = false;       // stop ids are never chosen
   int32_t top_logprobs = 0;       // likeliest tokens reported with each, at most kTopLogprobs
+  // What is generated is a text of this grammar, whose vocabulary is the model's: stop ids that are
+  // control tokens are chosen only where the text may end, and where it must end the sequence does.
+  std::shared_ptr<const grammar::TokenGrammar> grammar = nullptr;
 };
 
 // A token that could have been chosen, and its log-probability.
