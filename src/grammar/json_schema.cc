@@ -334,28 +334,15 @@ class SchemaCompiler {
 
 Result<Expr> add_schema(const Json& schema, const SchemaOptions& options, Grammar& grammar,
                         JsonRules& rules) {
-  SchemaCompiler compiler(schema, options, grammar, rules);
-  TRY_ASSIGN(Expr values, compiler.values_of({{&schema, "#"}}));
-  TRY(compiler.finish());
-  return values;
+  return add_schema_part(schema, {{&schema, "#"}}, options, grammar, rules);
 }
 
-Result<Expr> raw_text_of(const Json& schema) {
-  SchemaReader reader(schema);
-  TRY_ASSIGN(const std::vector<SchemaNode> nodes, reader.read({{&schema, "#"}}));
-  const TextWriting writing{.encode = characters, .any = characters({{0, 0x10FFFF}})};
-  std::vector<Expr> ways;
-  for (const SchemaNode& node : nodes) {
-    if (node.values) {
-      for (const Json& value : *node.values)
-        if (value.is_string()) ways.push_back(literal(value.as_string()));
-      continue;
-    }
-    if (!restricts_text(node)) return Expr();
-    TRY_ASSIGN(Expr text, text_of(node, writing));
-    ways.push_back(std::move(text));
-  }
-  return choice(std::move(ways));
+Result<Expr> add_schema_part(const Json& document, const Requirements& part,
+                             const SchemaOptions& options, Grammar& grammar, JsonRules& rules) {
+  SchemaCompiler compiler(document, options, grammar, rules);
+  TRY_ASSIGN(Expr values, compiler.values_of(part));
+  TRY(compiler.finish());
+  return values;
 }
 
 }  // namespace pewter::grammar

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "grammar/json_text.h"
+#include "grammar/schema_node.h"
 
 namespace pewter::grammar {
 
@@ -21,10 +22,8 @@ struct SchemaOptions {
 // supported").
 Result<Expr> add_schema(const Json& schema, const SchemaOptions& options, Grammar& grammar,
                         JsonRules& rules);
-
-// The texts a string schema admits, as they are, without quotes and escapes; null when it restricts
-// nothing. Only the keywords enum, const, pattern, format, minLength and maxLength count. For
-// values that are not written as JSON. Errors as above.
-Result<Expr> raw_text_of(const Json& schema);
+// The same for a part of a document, in which its references are looked up.
+Result<Expr> add_schema_part(const Json& document, const Requirements& part,
+                             const SchemaOptions& options, Grammar& grammar, JsonRules& rules);
 
 }  // namespace pewter::grammar

@@ -456,7 +456,10 @@ Result<std::shared_ptr<const ByteDfa>> make_byte_dfa(const std::vector<Expr>& al
                                                      const ByteDfaOptions& options) {
   NfaBuilder builder(nullptr);
   const uint32_t start = builder.add();
-  if (options.anywhere) builder.at(start).edges.push_back({0, 255, start});
+  if (options.anywhere) {
+    const uint32_t end = builder.build(characters({{0, 0x10FFFF}}), start);
+    builder.connect(end, start);
+  }
   for (size_t i = 0; i < alternatives.size(); ++i) {
     const uint32_t begin = builder.add();
     builder.connect(start, begin);

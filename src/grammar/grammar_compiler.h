@@ -1,0 +1,59 @@
+// From what a request asks of an answer to a grammar over the tokens of a model. Grammars that were
+// compiled lately are kept, and so are the masks of their states.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <mutex>
+
+#include "grammar/matcher.h"
+#include "grammar/tool_grammar.h"
+
+namespace pewter::grammar {
+
+struct AnswerRules {
+  enum class Kind : uint8_t {
+    kJsonObject,  // any object
+    kJsonSchema,  // json: the schema
+    kRegex,       // text: an expression of the whole answer
+    kChoice,      // json: a list of texts
+    kEbnf,        // text: ebnf.h
+    kToolCalls,   // tools
+  };
+  Kind kind = Kind::kJsonObject;
+  Json json;
+  std::string text;
+  ToolCallRules tools;
+  bool operator==(const AnswerRules&) const = default;
+};
+
+// The answer itself; in_reasoning: behind reasoning, which ends with </think> and up to two line
+// breaks. Errors: kInvalidArgument, kUnsupported.
+Result<Automaton> compile_answer(const AnswerRules& rules, bool in_reasoning);
+
+// Safe for several threads.
+class GrammarCompiler {
+ public:
+  // token_texts: as Vocabulary wants them; asked for once, when the first grammar is compiled.
+  explicit GrammarCompiler(std::function<std::vector<std::string>()> token_texts)
+      : token_texts_(std::move(token_texts)) {}
+
+  Result<std::shared_ptr<const TokenGrammar>> compile(const AnswerRules& rules, bool in_reasoning);
+
+ private:
+  static constexpr size_t kMostKept = 64;
+  struct Kept {
+    std::string key;
+    std::shared_ptr<const TokenGrammar> grammar;
+  };
+  std::shared_ptr<MaskCache> masks();
+  std::shared_ptr<const TokenGrammar> find(const std::string& key);
+
+  std::function<std::vector<std::string>()> token_texts_;
+  std::once_flag built_;
+  std::shared_ptr<MaskCache> masks_;
+  std::mutex mutex_;      // guards what follows
+  std::list<Kept> kept_;  // the one used last first
+};
+
+}  // namespace pewter::grammar
