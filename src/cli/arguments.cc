@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 
+#include "base/file.h"
+#include "cli/argument_sources.h"
 #include "cli/command.h"
 
 namespace pewter {
@@ -113,7 +116,25 @@ class CliFlags final : public Flags {
     };
     finish(app_.add_option_function<std::string>(name, read, help), "N");
   }
+  void accepted(const std::string& name, const std::string& what,
+                std::function<void(const std::string& value)> given) override {
+    if (what.empty())
+      app_.add_flag_callback(name, [given = std::move(given)] { given(""); })->group("");
+    else
+      app_.add_option_function<std::string>(name, std::move(given))
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+          ->group("");
+  }
+  void configurable() override {
+    is_configurable_ = true;
+    option("--config", "FILE", config_,
+           "Read flags from a YAML file, such as \"port: 8001\"; the command line and variables "
+           "like PEWTER_PORT win");
+  }
   void footer(const std::string& text) override { app_.footer("\n" + text); }
+
+  // The arguments with those of the file and the environment behind them. Errors: the file's.
+  Result<Arguments> complete(Arguments arguments) const;
 
  private:
   template <typename T>
@@ -129,7 +150,33 @@ class CliFlags final : public Flags {
 
   CLI::App& app_;
   std::string group_ = "Options";
+  bool is_configurable_ = false;
+  std::optional<std::string> config_;  // complete() has read it before the parser sees it
 };
+
+// The longest configuration anybody writes, and more.
+constexpr int64_t kConfigLimit = int64_t{1} << 20;
+
+Result<Arguments> CliFlags::complete(Arguments arguments) const {
+  if (!is_configurable_) return arguments;
+  // Names that are no option of one letter and no long one either: the parser has no word for them.
+  for (std::string& argument : arguments)
+    for (const auto& [name, meant] : {std::pair("-tp", "--tensor-parallel-size"),
+                                      {"-pp", "--pipeline-parallel-size"},
+                                      {"-ngl", "--n-gpu-layers"},
+                                      {"-fa", "--flash-attn"}})
+      if (argument == name) argument = meant;
+  Arguments known;
+  for (const CLI::Option* option : std::as_const(app_).get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  arguments = with_defaults(std::move(arguments), environment_arguments(known, &::getenv));
+  const std::string path = value_of("--config", arguments);
+  if (path.empty()) return arguments;
+  TRY_ASSIGN(const std::string text, read_file(path, kConfigLimit));
+  const Result<Arguments> lower = config_arguments(text, known);
+  if (!lower) return lower.error().within(path);
+  return with_defaults(std::move(arguments), *lower);
+}
 
 // CLI11's help without its gaps of two lines, and without "{false}" behind a flag that negates.
 class HelpFormatter final : public CLI::Formatter {
@@ -200,16 +247,25 @@ int run_command_line(int argc, const char* const* argv) {
 
   std::vector<std::unique_ptr<Command>> instances;
   std::vector<CLI::App*> parsers;
+  std::vector<std::unique_ptr<CliFlags>> flags;
   for (const CommandEntry& entry : commands()) {
     instances.push_back(entry.make());
     parsers.push_back(app.add_subcommand(entry.name, entry.summary)->group("Commands"));
-    CliFlags flags(*parsers.back());
-    instances.back()->declare(flags);
+    instances.back()->declare(*flags.emplace_back(std::make_unique<CliFlags>(*parsers.back())));
     add_help(*parsers.back());
   }
 
+  Arguments arguments(argv + std::min(argc, 1), argv + argc);
+  for (size_t i = 0; i < parsers.size() && !arguments.empty(); ++i) {
+    if (arguments.front() != parsers[i]->get_name()) continue;
+    Result<Arguments> complete = flags[i]->complete(std::move(arguments));
+    if (!complete) return usage_error("pewter " + parsers[i]->get_name(), complete.error().message);
+    arguments = *std::move(complete);
+    break;
+  }
+  std::reverse(arguments.begin(), arguments.end());  // as the parser wants them
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(arguments));
   } catch (const CLI::CallForVersion& version) {
     std::printf("%s\n", version.what());
     return kExitOk;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,6 +55,13 @@ class Flags {
   static constexpr int64_t kAuto = -1;
   virtual void token_count_or_auto(const std::string& name, std::optional<int64_t>& into,
                                    const std::string& help) = 0;
+  // A flag taken for other programs' sake, which the help leaves out. `what`: as above; "" for a
+  // flag without a value, which is then "".
+  virtual void accepted(const std::string& name, const std::string& what,
+                        std::function<void(const std::string& value)> given) = 0;
+  // The command's flags may also stand in a file, --config FILE, and in the environment
+  // (argument_sources.h).
+  virtual void configurable() = 0;
   // Text below the list of flags in --help.
   virtual void footer(const std::string& text) = 0;
 };

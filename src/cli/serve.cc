@@ -169,21 +169,27 @@ void ServeCommand::drain(const Signals& signals, Api& api, Engine& engine, HttpS
 
 Result<int> ServeCommand::run() {
   const Signals signals;
-  if (const char* key = std::getenv("PEWTER_API_KEY"); key != nullptr && *key != '\0')
-    flags_.api_keys.emplace_back(key);
+  for (const std::string& note : accepted_notes(flags_.accepted)) LOG_INFO(note);
+  TRY_ASSIGN(std::vector<std::string> keys, flags_.keys());
+  server::HttpService service{
+      .limits = flags_.http_limits(), .headers = {{"Server", "pewter"}}, .served = &log_request};
+  const server::CorsOptions cors = flags_.cors();
+  if (cors.is_open())
+    service.headers.emplace_back("Access-Control-Allow-Origin", "*");
+  else
+    service.headers_for = [cors](const server::HttpRequest& request) {
+      return cors_headers(cors, request);
+    };
 
   // In the order in which they may end: the model last.
   std::unique_ptr<LoadedModel> loaded;
-  Api api({.api_keys = flags_.api_keys,
+  Api api({.api_keys = std::move(keys),
            .version = PEWTER_VERSION,
-           .log_requests = flags_.log_requests});
-  TRY_ASSIGN(
-      const std::unique_ptr<HttpServer> http,
-      HttpServer::start(flags_.http_options(),
-                        {.handler = [&api](const auto& exchange) { api.handle(exchange); },
-                         .limits = flags_.http_limits(),
-                         .headers = {{"Access-Control-Allow-Origin", "*"}, {"Server", "pewter"}},
-                         .served = &log_request}));
+           .log_requests = flags_.log_requests,
+           .cors = cors});
+  service.handler = [&api](const auto& exchange) { api.handle(exchange); };
+  TRY_ASSIGN(const std::unique_ptr<HttpServer> http,
+             HttpServer::start(flags_.http_options(), std::move(service)));
   LOG_INFO("listening on ", http->address(), ", loading ", flags_.model.model);
 
   std::atomic<bool> ready{false};

@@ -5,12 +5,16 @@
 #include <ctime>
 #include <filesystem>
 
+#include "base/blanks.h"
+#include "base/file.h"
 #include "server/openai/generation_fields.h"
 
 namespace pewter {
 namespace {
 
 using server::Fields;
+
+constexpr int64_t kLongestKeyFile = int64_t{1} << 20;
 
 Result<SamplingParams> apply_override(const Json& json, SamplingParams params) {
   if (json.is_null()) return params;
@@ -23,6 +27,36 @@ Result<SamplingParams> apply_override(const Json& json, SamplingParams params) {
   return params;
 }
 
+// {"low": 512}
+Result<std::vector<std::pair<std::string, int64_t>>> read_effort_budgets(
+    const std::optional<std::string>& text) {
+  const char* const flag = "--reasoning-effort-budgets";
+  TRY_ASSIGN(const Json json, json_flag(flag, text));
+  std::vector<std::pair<std::string, int64_t>> budgets;
+  if (json.is_null()) return budgets;
+  for (const auto& [effort, value] : json.as_object()) {
+    const auto budget = server::integer_value(value, effort, {.least = -1, .most = INT32_MAX});
+    if (!budget) return budget.error().within(flag);
+    budgets.emplace_back(effort, *budget);
+  }
+  return budgets;
+}
+
+// Values of a flag that may be repeated, or hold them all as a JSON list, which is vLLM's way.
+std::vector<std::string> listed(const std::vector<std::string>& given) {
+  std::vector<std::string> values;
+  for (const std::string& one : given) {
+    const Result<Json> json = Json::parse(one);
+    if (!json || !json->is_array()) {
+      values.push_back(json && json->is_string() ? json->as_string() : one);
+      continue;
+    }
+    for (const Json& item : json->as_array())
+      values.push_back(item.is_string() ? item.as_string() : item.dump());
+  }
+  return values;
+}
+
 bool is_one_of(const std::optional<std::string>& value,
                std::initializer_list<std::string_view> known) {
   return !value || std::find(known.begin(), known.end(), *value) != known.end();
@@ -31,21 +65,36 @@ bool is_one_of(const std::optional<std::string>& value,
 }  // namespace
 
 void ServeFlags::declare(Flags& flags) {
-  model.declare_model(flags);
+  flags.positional("MODEL", directory,
+                   "Model directory, a .safetensors file in it, or a hub cache folder");
+  flags.accepted("--model", "MODEL", [this](const std::string& value) { model.model = value; });
   flags.group("Network");
   flags.option("--host", "ADDRESS", host, "Where to listen; 0.0.0.0 is every network");
   flags.option("--port", "N", port, "Port (default 8000; 0: any that is free)");
   flags.option("--api-key", "KEY", api_keys,
                "Let in only who sends it; may be repeated (or the environment: PEWTER_API_KEY)");
+  flags.option("--api-key-file", "FILE", api_key_file,
+               "The same for the keys in a file, one a line");
+  flags.option("--allowed-origins", "ORIGIN", origins,
+               "Web pages that may ask, \"https://example.org\"; may be repeated, or a JSON list "
+               "(default *)");
+  flags.option("--allowed-methods", "METHOD", methods,
+               "Methods that such pages may use; likewise (default: those of the path)");
+  flags.option("--allowed-headers", "HEADER", headers,
+               "Headers that such pages may send; likewise (default *)");
+  flags.flag("--allow-credentials", allow_credentials, "Such pages may send cookies");
   flags.option("--max-body-mb", "N", max_body_mb, "Largest body of a request (default 64)");
   flags.option("--client-buffer-kb", "N", client_buffer_kb,
                "How far a client may read behind its stream before it is dropped (default 1024)");
+  flags.option("--sse-ping-interval", "N", ping_seconds,
+               "Seconds between comments in a stream that has nothing to say yet (default 15)");
   flags.option("--drain-seconds", "N", drain_seconds,
                "After SIGTERM: time for running requests to end (default 30)");
   flags.option("--served-model-name", "NAME", names,
                "Name of the model in the API; may be repeated, the first is reported (default: the "
                "name of its directory)");
   model.declare_backend(flags);
+  flags.group("Many requests");
   flags.option("--max-num-seqs", "N", max_sequences, "Requests that run at once (default 8)");
   flags.option("--max-num-batched-tokens", "N", chunk_rows,
                "Tokens of a prompt read in one step, a multiple of 64 (default 512)");
@@ -59,6 +108,12 @@ void ServeFlags::declare(Flags& flags) {
                "qwen3: reasoning apart from the answer (default); none: all is answer");
   flags.option("--reasoning-field", "NAME", reasoning_field,
                "both (default), reasoning or reasoning_content: where reasoning is sent");
+  flags.option("--reasoning-budget", "N", reasoning_budget,
+               "Close reasoning after N tokens; requests win (default -1: never)");
+  flags.option("--reasoning-budget-message", "TEXT", reasoning_message,
+               "A last sentence for reasoning that is closed, such as \"I must answer now.\"");
+  flags.option("--reasoning-effort-budgets", "JSON", effort_budgets,
+               "Budgets of reasoning_effort, such as {\"low\": 512, \"medium\": 4096}");
   flags.flag("--stop-in-reasoning", stop_in_reasoning, "Stop strings count in reasoning too");
   flags.flag("--strict-messages", strict_messages,
              "Leave late and repeated system messages to the template, which may refuse them");
@@ -69,18 +124,24 @@ void ServeFlags::declare(Flags& flags) {
                "auto (default): the model's generation_config.json; vllm: neutral values");
   flags.option("--override-generation-config", "JSON", generation_override,
                "Defaults of sampling, such as {\"temperature\": 0.6}; requests win");
-  flags.group("Log");
+  flags.group("Log and configuration");
   flags.flag("--enable-log-requests", log_requests, "Also log what a request asks for");
+  flags.configurable();
+  declare_accepted_flags(flags, accepted);
   flags.footer(
       "Examples:\n"
       "  pewter serve models/demo\n"
       "  pewter serve MODEL --host 0.0.0.0 --api-key SECRET --max-model-len 64k\n"
+      "  pewter serve --config server.yaml\n"
       "\n"
       "docs/server.md describes the endpoints. Exit code: 0 after SIGTERM or Ctrl-C, 1 when\n"
       "something failed, 2 for a wrong command line.");
 }
 
-Status ServeFlags::check() const {
+Status ServeFlags::check() {
+  if (directory) model.model = *directory;
+  if (model.model.empty())
+    return Error{ErrorCode::kInvalidArgument, "MODEL is missing: want the directory of a model"};
   TRY(model.check());
   TRY(check_range("--port", port, 0, 65535));
   TRY(check_range("--max-num-seqs", max_sequences, 1, 1024));
@@ -89,6 +150,9 @@ Status ServeFlags::check() const {
   TRY(check_range("--drain-seconds", drain_seconds, 0, 86400));
   TRY(check_range("--max-body-mb", max_body_mb, 1, 4096));
   TRY(check_range("--client-buffer-kb", client_buffer_kb, 16, 1 << 20));
+  TRY(check_range("--sse-ping-interval", ping_seconds, 1, 3600));
+  TRY(cors().validate());
+  TRY(check_accepted_flags(accepted));
   if (chunk_rows && *chunk_rows % 64 != 0)
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("--max-num-batched-tokens: ", *chunk_rows, " is no multiple of 64")};
@@ -99,6 +163,8 @@ Status ServeFlags::check() const {
     return Error{ErrorCode::kInvalidArgument, "--reasoning-parser: want qwen3 or none"};
   if (!is_one_of(generation_config, {"auto", "vllm"}))
     return Error{ErrorCode::kInvalidArgument, "--generation-config: want auto or vllm"};
+  TRY(check_range("--reasoning-budget", reasoning_budget, -1, INT32_MAX));
+  if (const auto budgets = read_effort_budgets(effort_budgets); !budgets) return budgets.error();
   TRY(json_flag("--default-chat-template-kwargs", template_kwargs));
   TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
   TRY(apply_override(override, {}));
@@ -116,6 +182,29 @@ ModelOptions ServeFlags::model_options() const {
 
 server::HttpServerOptions ServeFlags::http_options() const {
   return {.host = host, .port = static_cast<int>(port.value_or(8000))};
+}
+
+server::CorsOptions ServeFlags::cors() const {
+  server::CorsOptions options{
+      .methods = listed(methods), .headers = listed(headers), .credentials = allow_credentials};
+  if (!origins.empty()) options.origins = listed(origins);
+  return options;
+}
+
+Result<std::vector<std::string>> ServeFlags::keys() const {
+  std::vector<std::string> all = api_keys;
+  if (!api_key_file) return all;
+  TRY_ASSIGN(const std::string text, read_file(*api_key_file, kLongestKeyFile));
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view key = trimmed(std::string_view(text).substr(begin, end - begin));
+    if (!key.empty()) all.emplace_back(key);
+    begin = end + 1;
+  }
+  if (all.size() == api_keys.size())
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("--api-key-file: there is no key in ", *api_key_file)};
+  return all;
 }
 
 server::HttpLimits ServeFlags::http_limits() const {
@@ -149,6 +238,10 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
   else if (reasoning_field == "reasoning_content")
     served->reasoning_field = server::ReasoningField::kReasoningContent;
   served->parse_reasoning = reasoning_parser.value_or("qwen3") != "none";
+  served->reasoning.budget = reasoning_budget.value_or(-1);
+  served->reasoning.message = reasoning_message.value_or("");
+  TRY_ASSIGN(served->reasoning.effort_budgets, read_effort_budgets(effort_budgets));
+  served->ping_pause = std::chrono::seconds(ping_seconds.value_or(15));
   served->stop_in_reasoning = stop_in_reasoning;
   served->strict_max_tokens = strict_max_tokens;
   served->fingerprint = "pewter-" PEWTER_VERSION;

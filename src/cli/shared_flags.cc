@@ -61,9 +61,7 @@ void ModelFlags::declare_backend(Flags& flags) {
   flags.group("Model");
   flags.option("--device", "NAME", device, "auto, cuda, cpu or cpu-reference");
   flags.option("--threads", "N", threads, "CPU threads (default: all that are free to use)");
-  flags.option(
-      "--lm-head", "NAME", lm_head,
-      str_cat("The output head: int8, or bf16, which is as stored (default ", kDefaultLmHead, ")"));
+  flags.option("--lm-head", "NAME", lm_head, "The output head: int8, or bf16, which is as stored");
   flags.token_count_or_auto("--max-model-len", max_model_len,
                             "Prompt and answer together; auto: the longest that fits (default: up "
                             "to 32k, as memory allows)");

@@ -86,12 +86,14 @@ Status Engine::check(const Request& request) const {
   if (request.top_logprobs < 0 || request.top_logprobs > kTopLogprobs)
     return Error{ErrorCode::kInvalidArgument, str_cat("top_logprobs: ", request.top_logprobs,
                                                       " is outside [0, ", kTopLogprobs, "]")};
-  for (const std::vector<int32_t>* ids : {&request.prompt, &request.stop_ids})
+  for (const auto& [field, ids] : {std::pair("prompt", &request.prompt),
+                                   {"stop_token_ids", &request.stop_ids},
+                                   {"reasoning", &request.reasoning.closing}})
     for (const int32_t token : *ids)
       if (token < 0 || token >= model_.config.vocab_size)
         return Error{ErrorCode::kInvalidArgument,
-                     str_cat(ids == &request.prompt ? "prompt" : "stop_token_ids", ": token id ",
-                             token, " is not in the vocabulary of ", model_.config.vocab_size)};
+                     str_cat(field, ": token id ", token, " is not in the vocabulary of ",
+                             model_.config.vocab_size)};
   if (request.grammar && request.grammar->vocabulary().size() != model_.config.vocab_size)
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("grammar: its vocabulary has ", request.grammar->vocabulary().size(),

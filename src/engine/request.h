@@ -30,6 +30,16 @@ struct SamplingParams {
   Status validate(int64_t vocab_size) const;
 };
 
+// Reasoning that may not go on for ever: after so many tokens the answer goes on as if the model
+// had closed it itself.
+struct ReasoningLimit {
+  int64_t budget = -1;           // tokens generated before that; -1: no limit
+  int32_t end_token = -1;        // ends the reasoning when it is generated before
+  std::vector<int32_t> closing;  // what is generated then, ids one after another
+
+  bool is_set() const { return budget >= 0; }
+};
+
 struct Request {
   std::vector<int32_t> prompt;  // at least one id
   SamplingParams sampling;
@@ -38,6 +48,7 @@ struct Request {
   std::vector<int32_t> stop_ids;  // end the sequence when chosen
   bool ignore_stop = false;       // stop ids are never chosen
   int32_t top_logprobs = 0;       // likeliest tokens reported with each, at most kTopLogprobs
+  ReasoningLimit reasoning;       // of a prompt that has opened a block of reasoning
   // What is generated is a text of this grammar, whose vocabulary is the model's: stop ids that are
   // control tokens are chosen only where the text may end, and where it must end the sequence does.
   std::shared_ptr<const grammar::TokenGrammar> grammar = nullptr;

@@ -6,6 +6,12 @@
 #include <cmath>
 
 namespace pewter {
+namespace {
+
+// Above whatever logits, biases and penalties can make, and far from the largest float.
+constexpr float kForced = 1e9f;
+
+}  // namespace
 
 Status SamplingParams::validate(int64_t vocab_size) const {
   TRY(in_range("temperature", temperature, 0, 100));
@@ -34,7 +40,8 @@ Sampler::Sampler(const Request& request, const Options& options)
       top_logprobs_(request.top_logprobs),
       seed_(request.sampling.seed.value_or(options.seed)),
       tracks_output_(params_.repetition_penalty != 1 || params_.presence_penalty != 0 ||
-                     params_.frequency_penalty != 0) {
+                     params_.frequency_penalty != 0),
+      reasoning_(request.reasoning) {
   const bool sees_prompt = params_.repetition_penalty != 1;
   stops_suppressed_ = ignore_stop_ || min_tokens_ > 0;
 
@@ -42,6 +49,7 @@ Sampler::Sampler(const Request& request, const Options& options)
   std::vector<int32_t> tokens;
   for (const auto& [token, bias] : params_.logit_bias) tokens.push_back(token);
   if (stops_suppressed_) tokens.insert(tokens.end(), stop_ids_.begin(), stop_ids_.end());
+  tokens.insert(tokens.end(), reasoning_.closing.begin(), reasoning_.closing.end());
   if (sees_prompt) tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
@@ -50,7 +58,14 @@ Sampler::Sampler(const Request& request, const Options& options)
 
   if (sees_prompt)
     for (const int32_t token : request.prompt) edit_of(token).seen = true;
+  forced_ = forced_token();
   apply_biases();
+}
+
+int32_t Sampler::forced_token() const {
+  if (!reasoning_.is_set() || reasoning_ended_ || generated_ < reasoning_.budget) return -1;
+  const int64_t at = generated_ - reasoning_.budget;
+  return at < std::ssize(reasoning_.closing) ? reasoning_.closing[static_cast<size_t>(at)] : -1;
 }
 
 LogitEdit& Sampler::edit_of(int32_t token) {
@@ -61,12 +76,13 @@ LogitEdit& Sampler::edit_of(int32_t token) {
 }
 
 // The request's biases; minus infinity instead for stop ids that must not be chosen yet, whose own
-// bias, if any, counts afterwards.
+// bias, if any, counts afterwards; and what is forced stands above all.
 void Sampler::apply_biases() {
   for (LogitEdit& edit : edits_) edit.bias = 0;
   for (const auto& [token, bias] : params_.logit_bias) edit_of(token).bias += bias;
   if (stops_suppressed_)
     for (const int32_t token : stop_ids_) edit_of(token).bias = -INFINITY;
+  if (forced_ >= 0) edit_of(forced_).bias = kForced;
 }
 
 SamplingRow Sampler::row() const {
@@ -88,6 +104,7 @@ void Sampler::follow(const Sampler& other) {
 }
 
 void Sampler::push(int32_t token) {
+  if (token == reasoning_.end_token && generated_ < reasoning_.budget) reasoning_ended_ = true;
   ++generated_;
   if (tracks_output_) {
     LogitEdit& edit = edit_of(token);
@@ -96,6 +113,10 @@ void Sampler::push(int32_t token) {
   }
   if (stops_suppressed_ && !ignore_stop_ && generated_ >= min_tokens_) {
     stops_suppressed_ = false;
+    apply_biases();
+  }
+  if (const int32_t forced = forced_token(); forced != forced_) {
+    forced_ = forced;
     apply_biases();
   }
 }

@@ -1,6 +1,7 @@
 // Sampler: turns a request's sampling parameters and its tokens so far into the arguments of the
 // sample op, and reads the op's answer. One per sequence; the draw for output index i depends on
-// (seed, i) alone.
+// (seed, i) alone. It also closes reasoning that has used up its budget: the edits of such a row
+// leave the model no choice, so that drafts are held against it like against any other row.
 #pragma once
 
 #include "backend/ops.h"
@@ -37,6 +38,8 @@ class Sampler {
  private:
   LogitEdit& edit_of(int32_t token);
   void apply_biases();
+  // The token that closes the reasoning and is next; -1: the model chooses.
+  int32_t forced_token() const;
 
   SamplingParams params_;
   std::vector<int32_t> stop_ids_;
@@ -46,7 +49,10 @@ class Sampler {
   uint64_t seed_;
   bool stops_suppressed_ = false;  // stop ids cannot be chosen
   bool tracks_output_;             // some penalty is on
-  std::vector<LogitEdit> edits_;   // by rising token
+  ReasoningLimit reasoning_;
+  bool reasoning_ended_ = false;  // by the model itself
+  int32_t forced_ = -1;           // forced_token(), as the edits have it
+  std::vector<LogitEdit> edits_;  // by rising token
 };
 
 }  // namespace pewter

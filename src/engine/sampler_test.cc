@@ -8,6 +8,7 @@
 namespace pewter {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // The edit of a token, or a neutral one.
@@ -124,6 +125,39 @@ TEST(Sampler, StopIdsAreOrdinaryWithoutMinTokens) {
   const Sampler sampler(asked, {.max_tokens = 8});
   EXPECT_EQ(edit(sampler, 1).bias, 7.0f);
   EXPECT_EQ(edit(sampler, 2).bias, 0.0f);
+}
+
+TEST(Sampler, ClosesReasoningThatUsedUpItsBudget) {
+  Request asked = request({.logit_bias = {{30, -100.0f}}});
+  asked.reasoning = {.budget = 2, .end_token = 31, .closing = {30, 31, 30}};
+  const auto forced = [](const Sampler& sampler) {
+    int32_t token = -1;
+    for (const LogitEdit& edit : sampler.edits())
+      if (edit.bias > 1000) token = token < 0 ? edit.token : -2;
+    return token;
+  };
+  Sampler sampler(asked, {.max_tokens = 9});
+  std::vector<int32_t> seen;
+  for (int i = 0; i < 7; ++i) {
+    seen.push_back(forced(sampler));
+    sampler.push(seen.back() < 0 ? 9 : seen.back());
+  }
+  EXPECT_THAT(seen, ElementsAre(-1, -1, 30, 31, 30, -1, -1));
+  EXPECT_EQ(edit(sampler, 30).bias, -100.0f);  // its own again
+  // The model may end it itself, but only within the budget.
+  for (const auto& [at, first] : {std::pair(0, -1), {1, -1}, {2, 30}}) {
+    Sampler own(asked, {.max_tokens = 9});
+    for (int i = 0; i < 3; ++i) {
+      if (i == 2) {
+        EXPECT_EQ(forced(own), first) << at;
+      }
+      own.push(i == at ? 31 : 9);
+    }
+  }
+  asked.reasoning.budget = 0;
+  EXPECT_EQ(forced(Sampler(asked, {.max_tokens = 9})), 30);
+  asked.reasoning.budget = -1;
+  EXPECT_EQ(forced(Sampler(asked, {.max_tokens = 9})), -1);
 }
 
 // Every field, just inside and just outside of its range; messages name field, value and range.

@@ -34,6 +34,16 @@ bool is_json(const HttpRequest& request) {
   return type.size() > 5 && equal_ignoring_case(type.substr(type.size() - 5), "+json");
 }
 
+// The key a request brings: "Authorization: Bearer KEY", or Anthropic's "x-api-key: KEY".
+std::string_view key_of(const HttpRequest& request) {
+  constexpr std::string_view kBearer = "bearer ";
+  const std::string* header = request.header("Authorization");
+  if (header != nullptr && equal_ignoring_case(header->substr(0, kBearer.size()), kBearer))
+    return std::string_view(*header).substr(kBearer.size());
+  const std::string* plain = request.header("x-api-key");
+  return plain == nullptr ? std::string_view() : *plain;
+}
+
 // Numbers only: what people write to a model is not for the log.
 std::string describe(const GenerationPlan& plan) {
   const Request& request = plan.choices.front().request;
@@ -59,7 +69,9 @@ void log_unread(const std::vector<std::string>& fields) {
 }
 
 Api::Api(ApiOptions options)
-    : options_(std::move(options)), workers_(std::max(options_.worker_threads, 1)) {
+    : options_(std::move(options)),
+      router_(options_.cors),
+      workers_(std::max(options_.worker_threads, 1)) {
   const auto health = [this](const std::shared_ptr<Exchange>& exchange) {
     const State state = this->state();
     if (state.model && state.problem.empty())
@@ -76,14 +88,17 @@ Api::Api(ApiOptions options)
   add("GET", "/v1/models/", &show_model);
   add("POST", "/v1/chat/completions", &chat_completions);
   add("POST", "/v1/completions", &completions);
+  add("POST", "/v1/messages", &messages);
+  add("POST", "/v1/messages/count_tokens", &count_message_tokens);
+  add("POST", "/v1/responses", &responses);
+  add("POST", "/apply-template", &apply_template);
   add("POST", "/tokenize", &tokenize);
   add("POST", "/detokenize", &detokenize);
-  for (const char* path : {"/v1/messages", "/v1/messages/count_tokens", "/v1/responses",
-                           "/v1/embeddings", "/apply-template"})
+  for (const char* path : {"/v1/embeddings", "/v1/rerank", "/v1/audio/transcriptions"})
     router_.add("POST", path, [](const std::shared_ptr<Exchange>& exchange) {
       exchange->respond({.status = 501,
                          .body = error_body(501, "NotImplementedError",
-                                            "this server does not have this endpoint yet; use "
+                                            "models of this server generate text; use "
                                             "/v1/chat/completions or /v1/completions")});
     });
   state_.problem = "the model is loading";
@@ -113,12 +128,7 @@ bool Api::has_key(const HttpRequest& request) const {
   if (options_.api_keys.empty() || request.method == "OPTIONS" ||
       std::ranges::find(kOpen, request.path) != kOpen.end())
     return true;
-  constexpr std::string_view kBearer = "bearer ";
-  const std::string* header = request.header("Authorization");
-  if (header == nullptr || header->size() < kBearer.size() ||
-      !equal_ignoring_case(header->substr(0, kBearer.size()), kBearer))
-    return false;
-  const std::string_view given = std::string_view(*header).substr(kBearer.size());
+  const std::string_view given = key_of(request);
   return std::ranges::any_of(options_.api_keys,
                              [&](const std::string& key) { return same_key(given, key); });
 }
@@ -128,9 +138,13 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
     return exchange->respond(
         {.status = 401,
          .headers = {{"WWW-Authenticate", "Bearer"}},
-         .body = error_body(401, "authentication_error",
-                            "the key is missing or wrong: want Authorization: Bearer KEY", "",
-                            "invalid_api_key")});
+         .body = error_body(
+             error_form(exchange->request().path),
+             {.status = 401,
+              .type = "authentication_error",
+              .message =
+                  "the key is missing or wrong: want Authorization: Bearer KEY, or x-api-key",
+              .code = "invalid_api_key"})});
   router_.dispatch(exchange);
 }
 
@@ -147,7 +161,10 @@ void Api::run(const std::shared_ptr<Exchange>& exchange, Endpoint endpoint) {
   if (exchange->request().method == "POST" && !is_json(exchange->request()))
     return exchange->respond(
         {.status = 415,
-         .body = error_body(415, "BadRequestError", "want Content-Type: application/json")});
+         .body = error_body(error_form(exchange->request().path),
+                            {.status = 415,
+                             .type = "BadRequestError",
+                             .message = "want Content-Type: application/json"})});
   const bool log = options_.log_requests;
   workers_.run([exchange, endpoint, log, model = state.model] {
     // Copied into the function that goes back, so it is held by a pointer.

@@ -15,6 +15,7 @@ struct ApiOptions {
   std::string version = "0";
   int worker_threads = 2;
   bool log_requests = false;
+  CorsOptions cors = {};
 };
 
 class Api {

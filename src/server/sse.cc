@@ -11,6 +11,13 @@ void append_sse_event(std::string& out, std::string_view json) {
   out += "\n\n";
 }
 
+void append_sse_event(std::string& out, std::string_view name, std::string_view json) {
+  out += "event: ";
+  out += name;
+  out += '\n';
+  append_sse_event(out, json);
+}
+
 void append_sse_done(std::string& out) { out += "data: [DONE]\n\n"; }
 
 void append_sse_ping(std::string& out) { out += ": ping\n\n"; }

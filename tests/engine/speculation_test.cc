@@ -65,6 +65,8 @@ class Speculation : public test::RigTest {
       if (i % 5 == 1) request.sampling.logit_bias = {{5, 3.0f}, {9, -100.0f}};
       if (i % 5 == 2) request.ignore_stop = true;
       if (i % 2 == 0) request.top_logprobs = 3;
+      if (i % 4 == 1)  // closed by force, somewhere in the middle
+        request.reasoning = {.budget = static_cast<int64_t>(i % 9), .closing = {7, 8, 8, 7}};
       if (i % 6 == 5) request.max_tokens = 100000;  // to the context's end
     }
     return requests;

@@ -2,8 +2,10 @@
 // UTF-8 that fits into an answer. The first byte chooses the endpoint.
 #include "base/check.h"
 #include "base/utf8.h"
+#include "server/anthropic/messages_request.h"
 #include "server/openai/errors.h"
 #include "server/openai/schema.h"
+#include "server/responses/responses_request.h"
 
 using namespace pewter;
 using namespace pewter::server;
@@ -36,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   const SchemaOptions options{.messages = {.strict = (data[0] & 8) != 0}};
-  switch (data[0] & 3) {
+  switch (data[0] & 7) {
     case 0: {
       const Result<ChatRequest> request = parse_chat_request(body, options);
       look_at(request);
@@ -50,6 +52,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const Result<TokenizeRequest> request = parse_tokenize_request(body, options);
       look_at(request);
       if (request && request->chat) check_chat(*request->chat);
+      break;
+    }
+    case 4: {
+      const Result<ChatRequest> request = parse_messages_request(body, {.schema = options});
+      look_at(request);
+      if (request) check_chat(request->chat);
+      break;
+    }
+    case 5: {
+      const Result<ResponsesRequest> request = parse_responses_request(body, options);
+      look_at(request);
+      if (!request) break;
+      check_chat(request->chat.chat);
+      CHECK(Json::parse(request->echo.dump()), "an echo that is not JSON");
       break;
     }
     default:

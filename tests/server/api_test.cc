@@ -315,6 +315,19 @@ TEST_F(Api, TokenizesBothWays) {
   EXPECT_EQ(ask("/detokenize", R"({"tokens":[999999]})").status, 400);
 }
 
+TEST_F(Api, AppliesTheTemplate) {
+  const std::string messages =
+      R"({"messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"enable_thinking":)";
+  const auto prompt = [&](const char* thinking) {
+    return ask("/apply-template", str_cat(messages, thinking, "}}"))
+        .json()
+        .find("prompt")
+        ->as_string();
+  };
+  EXPECT_EQ(prompt("true"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n");
+  EXPECT_EQ(prompt("false"), prompt("true") + "\n</think>\n\n");
+}
+
 TEST_F(Api, ListsModels) {
   const Json list = get(server().port(), "/v1/models").json();
   EXPECT_EQ(list.find("data")->as_array().at(0).find("id")->as_string(), "m");
@@ -346,7 +359,8 @@ TEST_F(Api, RefusesWithTheField) {
            Case{whole, chat(",\"stop_token_ids\":[999999]"), 400, "\"stop_token_ids\"",
                 "vocabulary"},
            Case{whole, chat(",\"logit_bias\":{\"999999\":1}"), 400, "\"logit_bias\"", "999999"},
-           Case{"/v1/responses", "{}", 501, "null", "does not have this endpoint yet"},
+           Case{"/v1/embeddings", "{}", 501, "null", "generate text"},
+           Case{"/apply-template", R"({"prompt":"x"})", 400, "\"messages\"", "missing"},
            Case{"/v1/nothing", "{}", 404, "null", "nothing at this path"},
        }) {
     const Answer answer = ask(c.path, c.body);

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -155,6 +156,33 @@ class Limits(unittest.TestCase):
             message = json.loads(server.request("POST", "/v1/chat/completions", body)[2])
             self.assertIn("reasoning", message["choices"][0]["message"])
             self.assertNotIn("reasoning_content", message["choices"][0]["message"])
+
+
+class Configured(unittest.TestCase):
+    def test_file_environment_and_command_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config, keys = pathlib.Path(folder, "server.yaml"), pathlib.Path(folder, "keys")
+            keys.write_text("one\n\n two \n")
+            config.write_text(f"served-model-name: file\napi-key-file: {keys}\n"
+                              "allowed-origins: [http://a.example]\n"
+                              "override-generation-config:\n  temperature: 0\n")
+            os.environ["PEWTER_DEFAULT_CHAT_TEMPLATE_KWARGS"] = '{"enable_thinking": false}'
+            try:
+                server = Server(PROGRAM, "--config", str(config), "--enforce-eager", name="m")
+            finally:
+                del os.environ["PEWTER_DEFAULT_CHAT_TEMPLATE_KWARGS"]
+            with server:
+                server.wait_for("--enforce-eager changes nothing")
+                self.assertEqual(server.request("GET", "/v1/models")[0], 401)
+                with_key = {"Authorization": "Bearer two", "Origin": "http://a.example"}
+                status, headers, data = server.request("GET", "/v1/models", headers=with_key)
+                self.assertEqual((status, json.loads(data)["data"][0]["id"]), (200, "m"))
+                self.assertEqual(headers["Access-Control-Allow-Origin"], "http://a.example")
+                self.assertNotIn("Access-Control-Allow-Origin", server.request("GET", "/health")[1])
+                question = {"messages": CAPITAL["messages"]}
+                _, _, data = server.request("POST", "/v1/chat/completions", question, with_key)
+                self.assertEqual(json.loads(data)["choices"][0]["message"]["content"],
+                                 "The capital of France is Paris.")
 
 
 class Life(unittest.TestCase):

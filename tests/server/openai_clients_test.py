@@ -106,6 +106,77 @@ class OpenAI(unittest.TestCase):
         self.assertEqual(streamed.finish_reason, "tool_calls")
         self.assertEqual(streamed.message.tool_calls[0].function.arguments, call.function.arguments)
 
+    def respond(self, text="What is the capital of France?", **more):
+        extra = {**NO_THINKING, **more.pop("extra_body", {})}
+        return self.client.responses.create(model="m", input=text, temperature=0, extra_body=extra, **more)
+
+    def test_response(self):
+        answer = self.respond()
+        self.assertEqual(answer.output_text, "The capital of France is Paris.")
+        self.assertEqual((answer.status, answer.error, answer.incomplete_details), ("completed", None, None))
+        self.assertEqual(answer.usage.total_tokens, answer.usage.input_tokens + answer.usage.output_tokens)
+        same = self.respond([{"role": "user", "content": [
+            {"type": "input_text", "text": "What is the capital of France?"}]}], store=True, include=[])
+        self.assertEqual(same.output_text, answer.output_text)
+        thought = self.respond(extra_body={"chat_template_kwargs": {"enable_thinking": True}})
+        self.assertEqual([item.type for item in thought.output], ["reasoning", "message"])
+        self.assertIn("Paris", thought.output[0].content[0].text)
+        self.assertGreater(thought.usage.output_tokens_details.reasoning_tokens, 3)
+        cut = self.respond(max_output_tokens=2)
+        self.assertEqual((cut.status, cut.incomplete_details.reason), ("incomplete", "max_output_tokens"))
+
+    def test_response_loop(self):
+        """The input is the whole conversation: a question, the call, its output."""
+        tools = [{"type": "function", "strict": False, **tool["function"]} for tool in TOOLS]
+        history = [{"role": "user", "content": "What is the weather in Paris?"}]
+        first = self.respond(history, tools=tools)
+        call = first.output[0]
+        self.assertEqual((call.type, call.name, json.loads(call.arguments)),
+                         ("function_call", "get_weather", {"city": "Paris"}))
+        history += [item.model_dump() for item in first.output]
+        history.append({"type": "function_call_output", "call_id": call.call_id,
+                        "output": json.dumps({"city": "Paris", "degrees": 21, "sky": "sunny"})})
+        self.assertIn("degrees", self.respond(history, tools=tools).output_text)
+
+    def test_response_stream(self):
+        """Events build what a whole response has."""
+        tools = [{"type": "function", "strict": False, **tool["function"]} for tool in TOOLS]
+        thinking = {"chat_template_kwargs": {"enable_thinking": True}}
+        for more in ({}, {"extra_body": thinking}, {"max_output_tokens": 3},
+                     {"text": "What is the weather in Paris?", "tools": tools, "extra_body": thinking}):
+            with self.subTest(more):
+                whole = self.respond(**more)
+                question = {"input": more.get("text", "What is the capital of France?")}
+                extra = {**NO_THINKING, **more.get("extra_body", {})}
+                rest = {k: v for k, v in more.items() if k not in ("text", "extra_body")}
+                with self.client.responses.stream(model="m", temperature=0, extra_body=extra, **question,
+                                                  **rest) as stream:
+                    events = list(stream)
+                self.assertEqual([event.sequence_number for event in events], list(range(len(events))))
+                self.assertEqual([e.type for e in events[:2]], ["response.created", "response.in_progress"])
+                self.assertEqual(events[-1].type, f"response.{whole.status}")
+                strip = lambda r: [{k: v for k, v in item.model_dump().items() if k not in ("id", "call_id")}
+                                   for item in r.output]
+                final = events[-1].response
+                bare = lambda items: json.loads(json.dumps(items).replace('"parsed": null, ', "").replace(
+                    ', "parsed": null', "").replace(', "parsed_arguments": null', ""))
+                self.assertEqual(bare(strip(final)), bare(strip(whole)))
+                self.assertEqual(final.usage, whole.usage)
+                text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+                self.assertEqual(text, whole.output_text)
+                pieces = "".join(e.delta for e in events if e.type == "response.function_call_arguments.delta")
+                self.assertEqual(pieces, "".join(i.arguments for i in whole.output if i.type == "function_call"))
+                done = [e.item for e in events if e.type == "response.output_item.done"]
+                self.assertEqual(len(done), len(whole.output))
+
+    def test_response_errors(self):
+        with self.assertRaises(openai.BadRequestError) as bad:
+            self.respond(previous_response_id="resp_1")
+        self.assertEqual(bad.exception.param, "previous_response_id")
+        with self.assertRaises(openai.BadRequestError) as bad:
+            self.respond([{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}])
+        self.assertEqual(bad.exception.param, "input[0].content[0]")
+
     def test_errors(self):
         with self.assertRaises(openai.NotFoundError) as missing:
             self.client.chat.completions.create(model="other", messages=QUESTION)

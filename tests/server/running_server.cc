@@ -21,6 +21,7 @@ RunningServer::RunningServer(const Options& options)
   served->engine = loaded->engine.get();
   served->stop_ids = loaded->stop_ids;
   served->schema.defaults = loaded->defaults.sampling;
+  served->reasoning = options.reasoning;
   model = std::move(served);
   if (options.ready) api.serve(model);
   server::HttpLimits limits;

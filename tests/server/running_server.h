@@ -23,6 +23,7 @@ struct RunningServer {
     std::string name = "m";
     DraftOptions draft = {};
     std::vector<std::string> api_keys = {};
+    server::ReasoningOptions reasoning = {};
     bool ready = true;  // false: as if the model were still loading
   };
   explicit RunningServer(const Options& options);

@@ -2,10 +2,11 @@
 
 usage: with_venv.py FOLDER REQUIREMENTS PROGRAM [ARGUMENTS]
 
-The environment is made once and again whenever the requirements change. Without venv or PyPI there is
+The environment is made once and again whenever the requirements change; who comes meanwhile waits. Without venv or PyPI there is
 nothing to test with: exit code 77, which ctest counts as skipped.
 """
 
+import fcntl
 import pathlib
 import shutil
 import subprocess
@@ -41,7 +42,9 @@ def make(folder: pathlib.Path, requirements: pathlib.Path) -> pathlib.Path:
 
 def main() -> None:
     folder, requirements, program, *arguments = sys.argv[1:]
-    python = make(pathlib.Path(folder), pathlib.Path(requirements))
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        python = make(pathlib.Path(folder), pathlib.Path(requirements))
     sys.exit(subprocess.run([python, program, *arguments]).returncode)
 
 

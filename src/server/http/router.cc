@@ -29,21 +29,21 @@ void Router::dispatch(const std::shared_ptr<Exchange>& exchange) const {
   }
   if (method == "OPTIONS") {
     allowed = allowed.empty() ? "GET, HEAD, POST, OPTIONS" : allowed + "OPTIONS";
-    return exchange->respond({.status = 204,
-                              .content_type = "",
-                              .headers = {{"Allow", allowed},
-                                          {"Access-Control-Allow-Methods", allowed},
-                                          {"Access-Control-Allow-Headers", "*, Authorization"},
-                                          {"Access-Control-Max-Age", "86400"}}});
+    return exchange->respond(
+        {.status = 204, .content_type = "", .headers = preflight_headers(cors_, request, allowed)});
   }
+  const ErrorForm form = error_form(request.path);
   if (allowed.empty())
     return exchange->respond(
         {.status = 404,
-         .body = error_body(404, "NotFoundError", "this server has nothing at this path")});
-  exchange->respond({.status = 405,
-                     .headers = {{"Allow", allowed + "OPTIONS"}},
-                     .body = error_body(405, "BadRequestError",
-                                        str_cat("this path understands ", allowed, "OPTIONS"))});
+         .body = error_body(form, {.status = 404,
+                                   .type = "NotFoundError",
+                                   .message = "this server has nothing at this path"})});
+  const std::string message = str_cat("this path understands ", allowed, "OPTIONS");
+  exchange->respond(
+      {.status = 405,
+       .headers = {{"Allow", allowed + "OPTIONS"}},
+       .body = error_body(form, {.status = 405, .type = "BadRequestError", .message = message})});
 }
 
 }  // namespace pewter::server

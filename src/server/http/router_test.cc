@@ -63,5 +63,37 @@ TEST(Message, DecodesPaths) {
     EXPECT_EQ(percent_decode(bad), std::nullopt) << bad;
 }
 
+std::string shown(const Headers& headers) {
+  std::string text;
+  for (const auto& [name, value] : headers) text += name + ": " + value + "; ";
+  return text;
+}
+
+TEST(Cors, LetsEveryoneAskByDefault) {
+  EXPECT_EQ(shown(cors_headers({}, {.headers = {{"Origin", "http://a"}}})),
+            "Access-Control-Allow-Origin: *; ");
+  EXPECT_THAT(
+      shown(preflight_headers({}, {}, "GET, POST")),
+      HasSubstr("Allow-Methods: GET, POST; Access-Control-Allow-Headers: *, Authorization;"));
+  const HttpRequest asks{.headers = {{"Access-Control-Request-Headers", "x-api-key"}}};
+  EXPECT_THAT(shown(preflight_headers({}, asks, "GET")), HasSubstr("Allow-Headers: x-api-key;"));
+}
+
+TEST(Cors, LetsThoseAskWhoAreNamed) {
+  const CorsOptions options{.origins = {"http://a", "http://b"},
+                            .methods = {"POST"},
+                            .headers = {"x", "y"},
+                            .credentials = true};
+  EXPECT_TRUE(options.validate());
+  EXPECT_EQ(shown(cors_headers(options, {.headers = {{"Origin", "http://b"}}})),
+            "Vary: Origin; Access-Control-Allow-Origin: http://b; "
+            "Access-Control-Allow-Credentials: true; ");
+  EXPECT_EQ(shown(cors_headers(options, {.headers = {{"Origin", "http://c"}}})), "Vary: Origin; ");
+  EXPECT_EQ(shown(cors_headers(options, {})), "Vary: Origin; ");
+  EXPECT_THAT(shown(preflight_headers(options, {}, "GET, POST")),
+              HasSubstr("Allow-Methods: POST; Access-Control-Allow-Headers: x, y;"));
+  EXPECT_FALSE((CorsOptions{.credentials = true}.validate()));
+}
+
 }  // namespace
 }  // namespace pewter::server

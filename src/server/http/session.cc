@@ -109,6 +109,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
     parser_->body_limit(static_cast<uint64_t>(service_.limits.body_bytes));
     parser_->eager(false);
     id_.clear();
+    common_ = service_.headers;
     state_ = State::kHead;
     last_input_ = request_begin_ = Clock::now();
   }
@@ -157,6 +158,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   bool keep_alive_ = false, chunked_ = false, is_head_ = false, is_http10_ = false;
   bool streaming_ = false;
   std::string id_;
+  Headers common_;  // of the answer in work
 };
 
 std::shared_ptr<Session> SessionExchange::session() const {
@@ -263,6 +265,8 @@ void Session::serve() {
     return;
   }
   request.path = *path;
+  if (service_.headers_for)
+    for (auto& header : service_.headers_for(request)) common_.push_back(std::move(header));
 
   state_ = State::kServing;
   request_begin_ = Clock::now();
@@ -306,7 +310,7 @@ void Session::refuse(int status, std::string_view type, std::string_view message
 void Session::append_head(const HttpResponse& response, Framing framing) {
   server::append_head(output_, response,
                       {.framing = framing,
-                       .common = service_.headers,
+                       .common = common_,
                        .id = id_,
                        .close = !keep_alive_,
                        .keep_alive = keep_alive_ && is_http10_});

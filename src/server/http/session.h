@@ -37,10 +37,11 @@ struct ServedRequest {
 struct HttpService {
   Handler handler;
   HttpLimits limits = {};
-  Headers headers = {};                                   // of every response
-  std::function<void(const ServedRequest&)> served = {};  // may be empty
-  std::function<void(int change)> busy = {};              // +1, -1: requests being served
-  std::function<bool()> draining = {};                    // true: no keep-alive any more
+  Headers headers = {};                                         // of every response
+  std::function<Headers(const HttpRequest&)> headers_for = {};  // and of a request's; may be empty
+  std::function<void(const ServedRequest&)> served = {};        // may be empty
+  std::function<void(int change)> busy = {};                    // +1, -1: requests being served
+  std::function<bool()> draining = {};                          // true: no keep-alive any more
 };
 
 class HttpSession {

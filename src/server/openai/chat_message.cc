@@ -33,14 +33,34 @@ void append_arguments(std::string& out, const std::string& arguments) {
   out += "}}";
 }
 
+// The text of this kind has grown by so many bytes, to `end`.
+void extend(std::vector<MessagePart>& parts, MessagePart::Kind kind, size_t bytes, size_t end) {
+  if (bytes == 0) return;
+  if (parts.empty() || parts.back().kind != kind)
+    parts.push_back({.kind = kind, .begin = end - bytes, .end = end});
+  else
+    parts.back().end = end;
+}
+
 }  // namespace
+
+std::string_view ChatMessage::text_of(const MessagePart& part) const {
+  if (part.kind == MessagePart::Kind::kCall) return calls.at(part.begin).arguments;
+  const std::string& text = part.kind == MessagePart::Kind::kReasoning ? reasoning : content;
+  return std::string_view(text).substr(part.begin, part.end - part.begin);
+}
 
 void ChatMessage::append(const OutputDelta& delta) {
   reasoning += delta.reasoning;
   content += delta.answer;
+  extend(parts, MessagePart::Kind::kReasoning, delta.reasoning.size(), reasoning.size());
+  extend(parts, MessagePart::Kind::kContent, delta.answer.size(), content.size());
   for (const ToolCallDelta& call : delta.calls) {
-    if (call.begins)
+    if (call.begins) {
       calls.push_back({.id = response_id("call_"), .name = call.name, .arguments = {}});
+      parts.push_back(
+          {.kind = MessagePart::Kind::kCall, .begin = calls.size() - 1, .end = calls.size()});
+    }
     calls.at(static_cast<size_t>(call.index)).arguments += call.arguments;
   }
 }

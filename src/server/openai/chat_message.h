@@ -18,12 +18,23 @@ struct ToolCall {
   std::string arguments;  // JSON text, unterminated when the call was cut off
 };
 
+// A stretch of a message in the order in which it was generated: bytes of its reasoning or of its
+// content, or a call.
+struct MessagePart {
+  enum class Kind : uint8_t { kReasoning, kContent, kCall };
+  Kind kind = Kind::kContent;
+  size_t begin = 0, end = 0;  // a call: its index, and the one after it
+};
+
 struct ChatMessage {
   std::string reasoning, content;
   std::vector<ToolCall> calls;
+  std::vector<MessagePart> parts;  // neighbours differ in kind, but for calls
 
   // Adds what a delta says; calls that begin in it get their ids.
   void append(const OutputDelta& delta);
+  // Its text so far: arguments, if it is a call.
+  std::string_view text_of(const MessagePart& part) const;
 };
 
 // The object of a message. Without a field reasoning is left out. Empty content is null beside

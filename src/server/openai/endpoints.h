@@ -17,7 +17,11 @@ Result<Outcome> chat_completions(const HttpRequest& request, const Model& model)
 Result<Outcome> completions(const HttpRequest& request, const Model& model);
 Result<Outcome> tokenize(const HttpRequest& request, const Model& model);
 Result<Outcome> detokenize(const HttpRequest& request, const Model& model);
+Result<Outcome> apply_template(const HttpRequest& request, const Model& model);
 Result<Outcome> list_models(const HttpRequest& request, const Model& model);
+Result<Outcome> messages(const HttpRequest& request, const Model& model);
+Result<Outcome> count_message_tokens(const HttpRequest& request, const Model& model);
+Result<Outcome> responses(const HttpRequest& request, const Model& model);
 Result<Outcome> show_model(const HttpRequest& request, const Model& model);  // /v1/models/NAME
 
 // Says once for each field of this name that nobody understands it.

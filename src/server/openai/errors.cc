@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "server/http/error_body.h"
 
 namespace pewter::server {
 namespace {
@@ -56,13 +55,18 @@ std::string_view field_of(std::string_view message) {
   return is_path ? field : std::string_view();
 }
 
-std::string error_event_body(const Error& error) {
+std::string error_event_body(const Error& error, ErrorForm form) {
   const ErrorKind kind = kind_of(error.code);
-  return error_body(kind.status, kind.type, error.message, field_of(error.message), code_of(error));
+  return error_body(form, {.status = kind.status,
+                           .type = kind.type,
+                           .message = error.message,
+                           .param = field_of(error.message),
+                           .code = code_of(error)});
 }
 
-HttpResponse error_response(const Error& error) {
-  HttpResponse response{.status = kind_of(error.code).status, .body = error_event_body(error)};
+HttpResponse error_response(const Error& error, ErrorForm form) {
+  HttpResponse response{.status = kind_of(error.code).status,
+                        .body = error_event_body(error, form)};
   if (response.status == 429 || response.status == 503)
     response.headers.emplace_back("Retry-After", "1");
   return response;
@@ -70,7 +74,7 @@ HttpResponse error_response(const Error& error) {
 
 void respond_error(const std::shared_ptr<Exchange>& exchange, const Error& error) {
   exchange->note(error.message);
-  exchange->respond(error_response(error));
+  exchange->respond(error_response(error, error_form(exchange->request().path)));
 }
 
 std::string safe_quote(std::string_view text) {

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "server/http/error_body.h"
 #include "server/http/exchange.h"
 
 namespace pewter::server {
@@ -12,11 +13,11 @@ namespace pewter::server {
 // "top_p" of "top_p: 0 is outside (0, 1]"; empty when the message names no field.
 std::string_view field_of(std::string_view message);
 
-HttpResponse error_response(const Error& error);
-// Answers with it, and says why in the log.
+HttpResponse error_response(const Error& error, ErrorForm form = ErrorForm::kOpenAi);
+// Answers with it, in the form of the request's API, and says why in the log.
 void respond_error(const std::shared_ptr<Exchange>& exchange, const Error& error);
 // The same as the body of an SSE event.
-std::string error_event_body(const Error& error);
+std::string error_event_body(const Error& error, ErrorForm form = ErrorForm::kOpenAi);
 
 // A text of a client's in a message: quoted, cut to 64 characters, without control characters.
 std::string safe_quote(std::string_view text);

@@ -9,9 +9,6 @@
 namespace pewter::server {
 namespace {
 
-// Proxies and clients close connections that say nothing for a minute or so.
-constexpr std::chrono::seconds kPingPause{15};
-
 class Generation final : public Activity, public std::enable_shared_from_this<Generation> {
  public:
   Generation(std::shared_ptr<Exchange> exchange, GenerationPlan plan)
@@ -80,8 +77,8 @@ void Generation::start_stream() {
 }
 
 void Generation::tick(Clock::time_point now) {
-  if (done_ || !plan_.stream || now - last_sent_ < kPingPause) return;
-  append_sse_ping(out_);
+  if (done_ || !plan_.stream || now - last_sent_ < plan_.model->ping_pause) return;
+  plan_.format->ping(out_);
   flush();
 }
 
@@ -178,7 +175,7 @@ void Generation::finish() {
   if (!plan_.stream)
     return exchange_->respond({.body = plan_.format->whole(plan_.choices, usage(), tail)});
   if (plan_.include_usage) plan_.format->usage(usage(), tail, out_);
-  append_sse_done(out_);
+  plan_.format->finish(out_);
   flush();
   exchange_->finish();
 }
@@ -186,9 +183,9 @@ void Generation::finish() {
 void Generation::fail(const Error& error) {
   exchange_->note(log_note(error.message));
   stop();
-  if (!plan_.stream) return exchange_->respond(error_response(error));
-  append_sse_event(out_, error_event_body(error));
-  append_sse_done(out_);
+  if (!plan_.stream)
+    return exchange_->respond(error_response(error, error_form(exchange_->request().path)));
+  plan_.format->fail(error, out_);
   flush();
   exchange_->finish();
 }
@@ -228,6 +225,15 @@ std::string Generation::log_note(std::string_view result) const {
 }
 
 }  // namespace
+
+void ResponseFormat::finish(std::string& out) { append_sse_done(out); }
+
+void ResponseFormat::fail(const Error& error, std::string& out) {
+  append_sse_event(out, error_event_body(error));
+  append_sse_done(out);
+}
+
+void ResponseFormat::ping(std::string& out) { append_sse_ping(out); }
 
 void start_generation(const std::shared_ptr<Exchange>& exchange, GenerationPlan plan) {
   if (exchange->gone()) return exchange->abandon();  // nobody waits: never started

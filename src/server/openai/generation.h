@@ -20,12 +20,22 @@ struct TokenRecord {
 // One of the answers a request asks for.
 struct Choice {
   Choice(int64_t i, size_t p, Request r, ChoiceText t)
-      : index(i), prompt_index(p), request(std::move(r)), text(std::move(t)) {}
+      : index(i),
+        prompt_index(p),
+        reasoning_budget(r.reasoning.budget),
+        request(std::move(r)),
+        text(std::move(t)) {}
 
-  int64_t index;        // in the response
-  size_t prompt_index;  // which prompt it answers
-  Request request;      // moved away when it is submitted
+  int64_t index;             // in the response
+  size_t prompt_index;       // which prompt it answers
+  int64_t reasoning_budget;  // -1: none
+  Request request;           // moved away when it is submitted
   ChoiceText text;
+
+  // Its reasoning was closed by force: what the model closes itself is within the budget.
+  bool reasoning_truncated() const {
+    return reasoning_budget >= 0 && text.reasoning_tokens() > reasoning_budget;
+  }
 
   // So far, and at the end:
   ChatMessage message;
@@ -63,6 +73,11 @@ class ResponseFormat {
   virtual void end(const Choice& choice, const OutputDelta& delta, const Usage* usage,
                    const std::string& tail, std::string& out) = 0;
   virtual void usage(const Usage& usage, const std::string& tail, std::string& out) = 0;
+  // After the last event: how the stream ends, or what went wrong in place of the rest. ping:
+  // nothing has been sent for a while.
+  virtual void finish(std::string& out);
+  virtual void fail(const Error& error, std::string& out);
+  virtual void ping(std::string& out);
   // Or all at once.
   virtual std::string whole(const std::deque<Choice>& choices, const Usage& usage,
                             const std::string& tail) = 0;

@@ -60,6 +60,15 @@ Status read_sampling(Fields& fields, SamplingParams& sampling) {
 
 }  // namespace
 
+Status read_output_format(const Json& format, const std::string& path) {
+  TRY_ASSIGN(Fields fields, Fields::of(format, path));
+  std::string type;
+  TRY(fields.read("type", type));
+  if (type == "text") return {};
+  return Error{ErrorCode::kUnsupported, str_cat(path, ": this server knows no type ",
+                                                safe_quote(type), " yet, only \"text\"")};
+}
+
 Status read_sampling_defaults(Fields& fields, SamplingParams& sampling) {
   TRY(fields.read("temperature", sampling.temperature));
   TRY(fields.read("top_p", sampling.top_p));
@@ -96,21 +105,14 @@ Status read_generation(Fields& fields, const SamplingParams& defaults, Generatio
   TRY(fields.read("return_token_ids", into.return_token_ids));
   TRY(fields.refuse({"structured_outputs", "guided_json", "guided_regex", "guided_choice",
                      "guided_grammar", "bad_words", "allowed_token_ids", "prompt_logprobs",
-                     "truncate_prompt_tokens", "repetition_detection", "thinking_token_budget",
-                     "thinking_budget", "grammar", "json_schema", "logits_processors",
-                     "use_beam_search", "kv_transfer_params"}));
+                     "truncate_prompt_tokens", "repetition_detection", "grammar", "json_schema",
+                     "logits_processors", "use_beam_search", "kv_transfer_params"}));
   fields.ignore({"spaces_between_special_tokens", "user", "metadata", "store", "service_tier",
                  "documents", "cache_prompt", "cache_salt", "priority", "request_id", "id_slot",
                  "timings_per_token", "return_prompt_text", "safety_identifier", "prompt_cache_key",
                  "verbosity"});
-  if (const Json* format = fields.take("response_format")) {
-    TRY_ASSIGN(Fields inner, Fields::of(*format, "response_format"));
-    std::string type;
-    TRY(inner.read("type", type));
-    if (type != "text")
-      return Error{ErrorCode::kUnsupported, str_cat("response_format: this server knows no type ",
-                                                    safe_quote(type), " yet, only \"text\"")};
-  }
+  if (const Json* format = fields.take("response_format"))
+    TRY(read_output_format(*format, "response_format"));
   return {};
 }
 

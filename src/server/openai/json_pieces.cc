@@ -99,6 +99,7 @@ void append_choice_end(std::string& out, const Choice& choice, bool with_token_i
     append_piece(out, *choice.stop_id);
   else
     out += "null";
+  if (choice.reasoning_truncated()) out += ",\"reasoning_truncated\":true";
   if (with_token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, choice.token_ids);

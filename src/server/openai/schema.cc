@@ -1,7 +1,6 @@
 #include "server/openai/schema.h"
 
 #include <algorithm>
-#include <array>
 
 #include "backend/ops.h"
 #include "base/blanks.h"
@@ -9,40 +8,17 @@
 namespace pewter::server {
 namespace {
 
-// Names a template's variables have already.
-constexpr std::array<std::string_view, 3> kReserved = {"messages", "tools",
-                                                       "add_generation_prompt"};
 constexpr size_t kMostPrompts = 2048;
 
-Status read_template_kwargs(Fields& fields, ChatInput& chat) {
-  if (const Json* kwargs = fields.take("chat_template_kwargs")) {
-    TRY(Fields::of(*kwargs, "chat_template_kwargs"));
-    for (const std::string_view name : kReserved)
-      if (kwargs->find(name) != nullptr)
-        return bad_request(str_cat("chat_template_kwargs.", name,
-                                   ": this name is taken; the request has a field for it"));
-    chat.template_kwargs = *kwargs;
-  }
-  std::optional<std::string> effort;
-  TRY(fields.read("reasoning_effort", effort));
-  if (!effort) return {};
-  if (*effort == "none") {
-    if (chat.template_kwargs.find("enable_thinking") == nullptr)
-      chat.template_kwargs.set("enable_thinking", false);
-  } else if (chat.template_kwargs.find("reasoning_effort") == nullptr) {
-    chat.template_kwargs.set("reasoning_effort", *effort);
-  }
-  return {};
-}
-
-Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput& chat) {
+Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput& chat,
+                       Thinking& thinking) {
   const Json* messages = fields.take("messages");
   if (messages == nullptr) return bad_request("messages: missing");
   TRY_ASSIGN(chat.messages, normalise_messages(*messages, options));
   if (const Json* tools = fields.take("tools")) {
     TRY_ASSIGN(chat.tools, check_tools(*tools));
   }
-  TRY(read_template_kwargs(fields, chat));
+  TRY(read_thinking(fields, chat.template_kwargs, thinking));
   TRY(fields.refuse({"chat_template"}));
   std::optional<bool> prompt;
   TRY(fields.read("add_generation_prompt", prompt));
@@ -62,6 +38,8 @@ Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput&
   return {};
 }
 
+Error no_tools() { return bad_request("tool_choice: there are no tools to choose from"); }
+
 // The name in {"type": "function", "function": {"name"}}.
 Result<std::string> chosen_function(const Json& choice) {
   TRY_ASSIGN(Fields fields, Fields::of(choice, "tool_choice"));
@@ -78,37 +56,25 @@ Result<std::string> chosen_function(const Json& choice) {
   return name;
 }
 
-// What would force a call cannot be promised: answers are not constrained yet.
-Status refuse_to_force() {
-  return Error{ErrorCode::kUnsupported,
-               "tool_choice: only \"auto\" and \"none\" are supported by this server yet"};
-}
-
 Status read_tool_choice(Fields& fields, ChatRequest& request) {
   TRY(fields.read("parallel_tool_calls", request.parallel_tool_calls));
   const Json* choice = fields.take("tool_choice");
-  if (request.chat.tools.is_null()) {
-    if (choice != nullptr) return bad_request("tool_choice: there are no tools to choose from");
-    return {};
-  }
-  request.tools = std::make_shared<const ToolSchemas>(request.chat.tools);
-  if (choice == nullptr) return {};
+  if (choice == nullptr) return choose_tools(ToolChoice::kAuto, "", "", request);
   if (choice->is_object()) {
+    if (request.chat.tools.is_null()) return no_tools();
     TRY_ASSIGN(const std::string name, chosen_function(*choice));
-    if (!request.tools->declares(name))
-      return bad_request(str_cat("tool_choice.function.name: there is no tool ", safe_quote(name)));
-    return refuse_to_force();
+    return choose_tools(ToolChoice::kNamed, name, "tool_choice.function.name", request);
   }
   if (!choice->is_string())
     return bad_request(
         str_cat("tool_choice: want a string or an object, not ", kind_name(*choice)));
   const std::string& name = choice->as_string();
-  if (name == "required") return refuse_to_force();
-  if (name != "auto" && name != "none")
-    return bad_request(
-        str_cat("tool_choice: ", safe_quote(name), " is none of \"auto\", \"none\", \"required\""));
-  if (name == "none") request.tool_choice = ToolChoice::kNone;
-  return {};
+  for (const auto& [word, which] : {std::pair("auto", ToolChoice::kAuto),
+                                    {"none", ToolChoice::kNone},
+                                    {"required", ToolChoice::kRequired}})
+    if (name == word) return choose_tools(which, "", "tool_choice", request);
+  return bad_request(
+      str_cat("tool_choice: ", safe_quote(name), " is none of \"auto\", \"none\", \"required\""));
 }
 
 Status read_chat_logprobs(Fields& fields, GenerationFields& into) {
@@ -169,6 +135,23 @@ Result<std::vector<PromptText>> read_prompts(const Json& prompt) {
 
 }  // namespace
 
+Status choose_tools(ToolChoice choice, std::string_view name, std::string_view path,
+                    ChatRequest& request) {
+  if (request.chat.tools.is_null()) {
+    if (!path.empty()) return no_tools();
+    return {};
+  }
+  request.tools = std::make_shared<const ToolSchemas>(request.chat.tools);
+  if (choice == ToolChoice::kNamed && !request.tools->declares(name))
+    return bad_request(str_cat(path, ": there is no tool ", safe_quote(name)));
+  // What would force a call cannot be promised: answers are not constrained yet.
+  if (choice == ToolChoice::kNamed || choice == ToolChoice::kRequired)
+    return Error{ErrorCode::kUnsupported,
+                 "tool_choice: only \"auto\" and \"none\" are supported by this server yet"};
+  request.tool_choice = choice;
+  return {};
+}
+
 Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOptions& options) {
   TRY_ASSIGN(const Json json, parse_body(body));
   TRY_ASSIGN(Fields fields, Fields::of(json, ""));
@@ -176,7 +159,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOption
   TRY(read_generation(fields, options.defaults, request.generation));
   TRY(read_chat_logprobs(fields, request.generation));
   TRY(fields.refuse({"echo", "audio", "web_search_options"}));
-  TRY(read_chat_input(fields, options.messages, request.chat));
+  TRY(read_chat_input(fields, options.messages, request.chat, request.thinking));
   TRY(read_tool_choice(fields, request));
   TRY(fields.read("include_reasoning", request.include_reasoning));
   fields.ignore({"modalities", "prediction", "reasoning_format"});
@@ -197,7 +180,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   if (request.echo && logprobs)
     return Error{ErrorCode::kUnsupported,
                  "logprobs: this server does not support them together with echo yet"};
-  TRY(fields.refuse({"suffix"}));
+  TRY(fields.refuse({"suffix", "thinking_token_budget", "thinking_budget"}));
   std::optional<int64_t> best_of;
   TRY(fields.read("best_of", best_of, {.least = 1}));
   if (best_of && *best_of != request.generation.n)
@@ -225,7 +208,8 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body,
   request.with_pieces |= pieces;
   if (json.find("messages") != nullptr) {
     request.chat.emplace();
-    TRY(read_chat_input(fields, options.messages, *request.chat));
+    Thinking thinking;  // says nothing about the prompt
+    TRY(read_chat_input(fields, options.messages, *request.chat, thinking));
     return request;
   }
   std::optional<std::string> text;

@@ -5,6 +5,7 @@
 
 #include "server/openai/generation_fields.h"
 #include "server/openai/messages.h"
+#include "server/openai/thinking_fields.h"
 #include "text/output_parser.h"
 
 namespace pewter::server {
@@ -23,12 +24,14 @@ struct ChatInput {
   bool continue_final_message = false;
 };
 
+// A request for an answer to a conversation, whichever API it came by.
 struct ChatRequest {
   GenerationFields generation;
   ChatInput chat;
   std::shared_ptr<const ToolSchemas> tools;  // null: none, all that is generated is text
   ToolChoice tool_choice = ToolChoice::kAuto;
   bool parallel_tool_calls = true;  // false: an answer ends with its first call
+  Thinking thinking;
   bool include_reasoning = true;
   std::vector<std::string> unread;  // fields that nobody understood
 };
@@ -53,6 +56,11 @@ struct DetokenizeRequest {
   std::optional<std::string> model;
   std::vector<int32_t> tokens;
 };
+
+// How the request's tools may be called: where every API's tool_choice ends. `name`: the function
+// of kNamed. `path`: the field that says so, for errors; empty when none does.
+Status choose_tools(ToolChoice choice, std::string_view name, std::string_view path,
+                    ChatRequest& request);
 
 Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOptions& options);
 Result<CompletionRequest> parse_completion_request(std::string_view body,

@@ -94,6 +94,33 @@ TEST(ChatSchema, UnderstandsOtherServersNames) {
             "low");
 }
 
+TEST(ChatSchema, ReadsThinkingInEveryonesWords) {
+  const auto budget = [](const std::string& more) { return chat(more).thinking.budget; };
+  for (const char* name :
+       {"thinking_token_budget", "thinking_budget", "reasoning_budget", "thinking_budget_tokens"})
+    EXPECT_EQ(budget(str_cat(",\"", name, "\":7")), 7) << name;
+  EXPECT_EQ(budget(R"(,"thinking":{"type":"enabled","budget_tokens":8})"), 8);
+  EXPECT_EQ(budget(R"(,"reasoning":{"max_tokens":9})"), 9);
+  EXPECT_EQ(budget(R"(,"thinking_budget":-1)"), -1);
+  EXPECT_EQ(budget(""), std::nullopt);
+  EXPECT_EQ(chat(R"(,"reasoning_effort":"low")").thinking.effort, "low");
+  EXPECT_EQ(chat(R"(,"reasoning":{"effort":"high"})").thinking.effort, "high");
+  const auto thinks = [](const std::string& more) {
+    const Json kwargs = chat(more).chat.template_kwargs;
+    const Json* enable = kwargs.find("enable_thinking");
+    return enable == nullptr ? "open" : enable->dump();
+  };
+  EXPECT_EQ(thinks(""), "open");
+  EXPECT_EQ(thinks(R"(,"reasoning_effort":"low")"), "open");
+  for (const char* off : {R"(,"enable_thinking":false)", R"(,"thinking":{"type":"disabled"})",
+                          R"(,"reasoning":{"enabled":false})", R"(,"reasoning":{"effort":"none"})",
+                          R"(,"reasoning_effort":"none")"}) {
+    EXPECT_EQ(thinks(off), "false") << off;
+    // The template's own variable has the last word.
+    EXPECT_EQ(thinks(str_cat(off, R"(,"chat_template_kwargs":{"enable_thinking":true})")), "true");
+  }
+}
+
 TEST(ChatSchema, NamesTheBadField) {
   for (const auto& [more, field] : std::vector<std::pair<std::string, std::string>>{
            {R"(,"temperature":-1)", "temperature"},
@@ -134,7 +161,11 @@ TEST(ChatSchema, NamesTheBadField) {
            {R"(,"structured_outputs":{"regex":"a"})", "structured_outputs"},
            {R"(,"guided_json":{"a":1})", "guided_json"},
            {R"(,"bad_words":["a"])", "bad_words"},
-           {R"(,"thinking_token_budget":5)", "thinking_token_budget"},
+           {R"(,"thinking_token_budget":-2)", "thinking_token_budget"},
+           {R"(,"thinking_budget":"long")", "thinking_budget"},
+           {R"(,"thinking":{"type":"deep"})", "thinking.type"},
+           {R"(,"reasoning":{"effort":3})", "reasoning.effort"},
+           {R"(,"enable_thinking":"no")", "enable_thinking"},
            {R"(,"prompt_logprobs":1)", "prompt_logprobs"},
            {R"(,"echo":true)", "echo"},
            {R"(,"chat_template":"x")", "chat_template"},

@@ -80,4 +80,24 @@ Result<Request> ServedModel::make_request(std::vector<int32_t> prompt,
   return request;
 }
 
+Result<ReasoningLimit> ServedModel::reasoning_limit(const Thinking& thinking) const {
+  ReasoningLimit limit{.budget = reasoning.budget};
+  const auto effort = std::ranges::find(reasoning.effort_budgets, thinking.effort,
+                                        &std::pair<std::string, int64_t>::first);
+  if (effort != reasoning.effort_budgets.end()) limit.budget = effort->second;
+  if (thinking.budget) limit.budget = *thinking.budget;
+  if (!limit.is_set()) return limit;
+  const std::optional<int32_t> end = tokenizer->id_of("</think>");
+  if (!end)
+    return Error{ErrorCode::kUnsupported,
+                 "thinking_token_budget: this model's vocabulary has no </think>"};
+  limit.end_token = *end;
+  // At the very start the prompt's own newline stands before it.
+  std::string text = reasoning.message;
+  if (limit.budget > 0 && !text.empty()) text.insert(0, "\n\n");
+  text += "\n</think>\n\n";
+  TRY_ASSIGN(limit.closing, tokenizer->encode(text));
+  return limit;
+}
+
 }  // namespace pewter::server

@@ -2,6 +2,8 @@
 // it to behave. Owned by whoever loaded it.
 #pragma once
 
+#include <chrono>
+
 #include "engine/engine.h"
 #include "server/openai/chat_message.h"
 #include "server/openai/schema.h"
@@ -9,6 +11,13 @@
 #include "text/tokenizer.h"
 
 namespace pewter::server {
+
+// How long models think where a request does not say.
+struct ReasoningOptions {
+  int64_t budget = -1;  // tokens before it is closed; -1: no limit
+  std::string message;  // a last sentence, put in before the end
+  std::vector<std::pair<std::string, int64_t>> effort_budgets;  // of "low", "high", …
+};
 
 struct ServedModel {
   std::vector<std::string> names;  // at least one; the first is reported
@@ -20,8 +29,11 @@ struct ServedModel {
   Json default_template_kwargs;  // an object, or null; a request's own win
   ReasoningField reasoning_field = ReasoningField::kBoth;
   bool parse_reasoning = true;  // otherwise all that is generated is content
+  ReasoningOptions reasoning;
   bool stop_in_reasoning = false, strict_max_tokens = false;
   int64_t created = 0;  // Unix time of loading
+  // Proxies and clients close connections that say nothing for a minute or so.
+  std::chrono::seconds ping_pause{15};
   std::string fingerprint = "pewter";
 
   const std::string& name() const { return names.front(); }
@@ -34,6 +46,9 @@ struct ServedModel {
   // kInvalidArgument, naming the field, or that the context is too small.
   Result<Request> make_request(std::vector<int32_t> prompt, const GenerationFields& fields,
                                int64_t default_max_tokens) const;
+  // The limit of reasoning that the prompt has opened. Error: kUnsupported, when there is a budget
+  // and the model's vocabulary has no </think>.
+  Result<ReasoningLimit> reasoning_limit(const Thinking& thinking) const;
 };
 
 }  // namespace pewter::server

@@ -1,4 +1,5 @@
-// POST /tokenize and /detokenize, with the fields of vLLM and of llama.cpp side by side.
+// POST /tokenize and /detokenize, with the fields of vLLM and of llama.cpp side by side; and
+// /apply-template, llama.cpp's.
 #include "server/openai/endpoints.h"
 #include "server/openai/json_pieces.h"
 
@@ -38,6 +39,16 @@ Result<Outcome> detokenize(const HttpRequest& http, const Model& model) {
   std::string text;
   append_json_string(text, model->tokenizer->decode(request.tokens, /*skip_special=*/false));
   return Outcome(HttpResponse{.body = str_cat("{\"prompt\":", text, ",\"content\":", text, "}")});
+}
+
+Result<Outcome> apply_template(const HttpRequest& http, const Model& model) {
+  TRY_ASSIGN(const TokenizeRequest request, parse_tokenize_request(http.body, model->schema));
+  TRY(model->check_name(request.model));
+  if (!request.chat) return bad_request("messages: missing");
+  TRY_ASSIGN(const RenderedPrompt prompt, model->render(*request.chat));
+  std::string body = "{\"prompt\":";
+  append_json_string(body, prompt.text);
+  return Outcome(HttpResponse{.body = body + "}"});
 }
 
 }  // namespace pewter::server

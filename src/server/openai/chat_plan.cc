@@ -1,0 +1,56 @@
+#include "server/openai/chat_plan.h"
+
+namespace pewter::server {
+namespace {
+
+ChoiceTextOptions text_options(const ChatRequest& request, const ServedModel& model,
+                               bool opens_reasoning) {
+  const GenerationFields& fields = request.generation;
+  return {.skip_special = fields.skip_special,
+          .stops = fields.stops,
+          .include_stop = fields.include_stop,
+          .stop_in_reasoning = model.stop_in_reasoning,
+          .min_tokens = fields.min_tokens,
+          .parser = {.in_reasoning = opens_reasoning && model.parse_reasoning,
+                     .tools = request.tools,
+                     .tool_choice = request.tool_choice,
+                     .parallel_calls = request.parallel_tool_calls}};
+}
+
+}  // namespace
+
+Result<ChatPrompt> chat_prompt(const ChatRequest& request, const ServedModel& model) {
+  TRY(model.check_name(request.generation.model));
+  log_unread(request.unread);
+  TRY_ASSIGN(const RenderedPrompt rendered, model.render(request.chat));
+  ChatPrompt prompt;
+  TRY_ASSIGN(prompt.ids, model.tokenizer->encode_prompt(rendered.text, rendered.foreign));
+  if (prompt.ids.empty()) return bad_request("messages: the prompt they make is empty");
+  prompt.opens_reasoning = opens_reasoning(rendered.text, rendered.foreign);
+  return prompt;
+}
+
+Result<GenerationPlan> plan_chat(const ChatRequest& request, ChatPrompt prompt,
+                                 const Model& model) {
+  const GenerationFields& fields = request.generation;
+  GenerationPlan plan{.model = model,
+                      .prompt_tokens = static_cast<int64_t>(prompt.ids.size()),
+                      .stream = fields.stream,
+                      .include_usage = fields.include_usage,
+                      .continuous_usage = fields.continuous_usage};
+  // Without max_tokens an answer may fill the context.
+  TRY_ASSIGN(Request engine_request,
+             model->make_request(std::move(prompt.ids), fields, model->engine->max_context()));
+  if (prompt.opens_reasoning) {
+    TRY_ASSIGN(engine_request.reasoning, model->reasoning_limit(request.thinking));
+  }
+  const ChoiceText text(*model->tokenizer, text_options(request, *model, prompt.opens_reasoning));
+  for (int64_t i = 0; i < fields.n; ++i) {
+    Choice& choice = plan.choices.emplace_back(i, 0, engine_request, text);
+    if (fields.sampling.seed)
+      choice.request.sampling.seed = *fields.sampling.seed + static_cast<uint64_t>(i);
+  }
+  return plan;
+}
+
+}  // namespace pewter::server
