@@ -17,7 +17,7 @@ Result<Expr> pattern_of(const std::string& text) {
   return small ? dfa(*small, {literal("")}) : pattern;
 }
 
-Result<Expr> answer_of(const AnswerRules& rules, Grammar& grammar, JsonRules& json) {
+Result<Expr> form_of(const AnswerRules& rules, Grammar& grammar, JsonRules& json) {
   switch (rules.kind) {
     case Kind::kJsonObject:
       return json.object();
@@ -33,9 +33,17 @@ Result<Expr> answer_of(const AnswerRules& rules, Grammar& grammar, JsonRules& js
     case Kind::kEbnf:
       return add_ebnf(rules.text, grammar);
     case Kind::kToolCalls:
-      return add_tool_calls(rules.tools, grammar, json);
+      return add_tool_calls(rules.tools, grammar);
   }
   return nothing();
+}
+
+Result<Expr> answer_of(const AnswerRules& rules, Grammar& grammar, JsonRules& json) {
+  TRY_ASSIGN(Expr answer, form_of(rules, grammar, json));
+  if (rules.kind == Kind::kToolCalls || !rules.tools.tools.is_array()) return answer;
+  Result<Expr> calls = add_tool_calls(rules.tools, grammar);
+  if (!calls) return calls.error().within("tools");
+  return choice({std::move(answer), *std::move(calls)});
 }
 
 // Equal answers have equal keys.

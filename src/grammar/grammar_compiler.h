@@ -18,12 +18,12 @@ struct AnswerRules {
     kRegex,       // text: an expression of the whole answer
     kChoice,      // json: a list of texts
     kEbnf,        // text: ebnf.h
-    kToolCalls,   // tools
+    kToolCalls,   // tools, and nothing else
   };
   Kind kind = Kind::kJsonObject;
   Json json;
   std::string text;
-  ToolCallRules tools;
+  ToolCallRules tools;  // calls that may be made in place of the answer, if there are tools
   bool operator==(const AnswerRules&) const = default;
 };
 

@@ -109,7 +109,9 @@ Expr JsonRules::blanks_body() {
 }
 
 Expr JsonRules::string_body() {
-  return sequence({literal("\""), repeat(any_json_character(), 0, kUnlimited), literal("\"")});
+  return sequence({literal("\""),
+                   characters_ ? characters_ : repeat(any_json_character(), 0, kUnlimited),
+                   literal("\"")});
 }
 
 Expr JsonRules::integer_body() {

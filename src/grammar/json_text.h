@@ -21,7 +21,9 @@ Expr json_string_literal(std::string_view text);
 
 class JsonRules {
  public:
-  explicit JsonRules(Grammar& grammar) : grammar_(grammar) {}
+  // characters: of strings that are not restricted otherwise; null: any.
+  explicit JsonRules(Grammar& grammar, Expr characters = nullptr)
+      : grammar_(grammar), characters_(std::move(characters)) {}
 
   // Each adds its rule to the grammar when it is first asked for.
   Expr blanks();  // between tokens, may be empty
@@ -51,6 +53,7 @@ class JsonRules {
   Expr array_body();
 
   Grammar& grammar_;
+  Expr characters_;
   std::optional<RuleId> blanks_, string_, number_, integer_, value_, object_, array_;
 };
 

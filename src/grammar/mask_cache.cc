@@ -51,6 +51,13 @@ std::shared_ptr<const StateMask> MaskCache::find_or_make(const Key& key, const A
   return mask;
 }
 
+void MaskCache::add_node(uint32_t node, bool complete, bool reads, StateMask& mask) const {
+  const std::span<const int32_t> tokens = vocabulary_->tokens_at(node);
+  std::vector<int32_t>& list = reads ? mask.tokens : mask.ends;
+  list.insert(list.end(), tokens.begin(), tokens.end());
+  if (complete && vocabulary_->nodes()[node].end > node + 1) mask.exits.push_back(node);
+}
+
 void MaskCache::pack(StateMask& mask) const {
   const auto words = static_cast<size_t>(vocabulary_->mask_words());
   if (mask.tokens.size() > words / 2) {
@@ -72,12 +79,9 @@ StateMask MaskCache::make(const Automaton& automaton, const Thread& thread) {
   base.list.push_back({thread.state, kBottom, thread.counter});
   if (!read_by_sets(reader, base, mask)) {
     mask = {};
-    walk_.run(
-        reader, 0, base,
-        [&](std::span<const int32_t> tokens) {
-          mask.tokens.insert(mask.tokens.end(), tokens.begin(), tokens.end());
-        },
-        [&](uint32_t node) { mask.exits.push_back(node); });
+    walk_.run(reader, 0, base, [&](uint32_t node, const Threads& threads) {
+      add_node(node, threads.complete, !threads.list.empty(), mask);
+    });
   }
   pack(mask);
   return mask;
@@ -89,9 +93,6 @@ bool MaskCache::read_by_sets(Reader& reader, const Threads& base, StateMask& mas
   std::vector<uint32_t> sets(vocabulary_->longest() + 1);  // by depth
   sets[0] = table.number_of(base);
   const std::span<const Vocabulary::Node> nodes = vocabulary_->nodes();
-  const auto add = [&mask](std::span<const int32_t> tokens) {
-    mask.tokens.insert(mask.tokens.end(), tokens.begin(), tokens.end());
-  };
   for (uint32_t i = 1; i < nodes[0].end;) {
     const Vocabulary::Node& node = nodes[i];
     const uint32_t set = table.next(sets[node.depth - 1u], node.byte);
@@ -101,12 +102,12 @@ bool MaskCache::read_by_sets(Reader& reader, const Threads& base, StateMask& mas
       continue;
     }
     if (node.end > i + 4 && (node.kinds_below & ~table.idle_kinds(set)) == 0) {
-      add(vocabulary_->tokens_below(i));
+      const std::span<const int32_t> tokens = vocabulary_->tokens_below(i);
+      mask.tokens.insert(mask.tokens.end(), tokens.begin(), tokens.end());
       i = node.end;
       continue;
     }
-    add(vocabulary_->tokens_at(i));
-    if (table.is_complete(set) && node.end > i + 1) mask.exits.push_back(i);
+    add_node(i, table.is_complete(set), table.reads(set), mask);
     i = table.reads(set) ? i + 1 : node.end;
     if (table.size() > kMostSets) return false;
   }
@@ -132,9 +133,10 @@ StateMask MaskCache::make_limited(const StateMask& unlimited, const Automaton& a
     read(vocabulary_->text(token));
     return !now.alive();
   };
-  std::erase_if(mask.tokens, [&](int32_t token) {
-    return vocabulary_->text(token).size() > left && too_long(token);
-  });
+  for (std::vector<int32_t>* list : {&mask.tokens, &mask.ends})
+    std::erase_if(*list, [&](int32_t token) {
+      return vocabulary_->text(token).size() > left && too_long(token);
+    });
   if (!mask.bits.empty())
     for (const int32_t token : vocabulary_->longer_than(left)) {
       uint32_t& word = mask.bits[static_cast<size_t>(token) / 32];

@@ -19,9 +19,11 @@ namespace pewter::grammar {
 struct StateMask {
   std::vector<uint32_t> bits;   // [mask_words], or empty where `tokens` lists them
   std::vector<int32_t> tokens;  // few
+  std::vector<int32_t> ends;    // tokens with which the rule ends: up to the rules below as well
   std::vector<uint32_t> exits;  // nodes with longer tokens at which the rule may have ended
   int64_t bytes() const {
-    return static_cast<int64_t>((bits.size() + tokens.size() + exits.size()) * 4 + 96);
+    return static_cast<int64_t>((bits.size() + tokens.size() + ends.size() + exits.size()) * 4 +
+                                96);
   }
 };
 
@@ -29,11 +31,9 @@ struct StateMask {
 class TrieWalk {
  public:
   explicit TrieWalk(const Vocabulary& vocabulary);
-  // on_tokens(tokens): they can be read. on_complete(node): the text may end there, and longer
-  // tokens go through it.
-  template <typename OnTokens, typename OnComplete>
-  void run(Reader& reader, uint32_t root, const Threads& base, const OnTokens& on_tokens,
-           const OnComplete& on_complete) {
+  // on_node(node, threads): what its tokens lead to.
+  template <typename OnNode>
+  void run(Reader& reader, uint32_t root, const Threads& base, const OnNode& on_node) {
     const std::span<const Vocabulary::Node> nodes = vocabulary_->nodes();
     const uint8_t depth = nodes[root].depth;
     for (uint32_t i = root + 1; i < nodes[root].end;) {
@@ -41,8 +41,7 @@ class TrieWalk {
       const Threads& from = node.depth == depth + 1 ? base : levels_[node.depth - 1u];
       Threads& to = levels_[node.depth];
       reader.step(from, node.byte, to);
-      if (to.alive()) on_tokens(vocabulary_->tokens_at(i));
-      if (to.complete && node.end > i + 1) on_complete(i);
+      if (to.alive()) on_node(i, to);
       i = to.list.empty() ? node.end : i + 1;
     }
   }
@@ -92,6 +91,7 @@ class MaskCache {
   // not concerned, the others are read again.
   StateMask make_limited(const StateMask& unlimited, const Automaton& automaton,
                          const Thread& thread, uint32_t left);
+  void add_node(uint32_t node, bool complete, bool reads, StateMask& mask) const;
   void pack(StateMask& mask) const;
 
   std::shared_ptr<const Vocabulary> vocabulary_;

@@ -102,7 +102,7 @@ void Matcher::fill_mask(std::span<uint32_t> mask) {
     const std::shared_ptr<const StateMask> state = grammar_->mask_of(thread);
     for (size_t i = 0; i < state->bits.size(); ++i) mask[i] |= state->bits[i];
     set_bits(mask, state->tokens);
-    if (thread.frame != kBottom && !state->exits.empty()) add_exits(thread, *state, mask);
+    if (!state->ends.empty() || !state->exits.empty()) add_exits(thread, *state, mask);
   }
 }
 
@@ -110,19 +110,21 @@ void Matcher::add_whole_walk(const Thread& thread, std::span<uint32_t> mask) {
   const size_t frames = reader_.mark();
   below_.clear();
   below_.list.push_back(thread);
-  walk_.run(
-      reader_, 0, below_, [&](std::span<const int32_t> tokens) { set_bits(mask, tokens); },
-      [](uint32_t) {});
+  walk_.run(reader_, 0, below_, [&](uint32_t node, const Threads&) {
+    set_bits(mask, grammar_->vocabulary().tokens_at(node));
+  });
   reader_.release(frames);
 }
 
 void Matcher::add_exits(const Thread& thread, const StateMask& state, std::span<uint32_t> mask) {
+  if (thread.frame == kBottom) return set_bits(mask, state.ends);
   const size_t frames = reader_.mark();
   reader_.leave(thread.frame, below_);
+  if (below_.alive()) set_bits(mask, state.ends);
   for (const uint32_t exit : state.exits)
-    walk_.run(
-        reader_, exit, below_, [&](std::span<const int32_t> tokens) { set_bits(mask, tokens); },
-        [](uint32_t) {});
+    walk_.run(reader_, exit, below_, [&](uint32_t node, const Threads&) {
+      set_bits(mask, grammar_->vocabulary().tokens_at(node));
+    });
   reader_.release(frames);
 }
 

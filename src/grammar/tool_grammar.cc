@@ -28,6 +28,48 @@ const Json& function_of(const Json& tool) {
 
 bool is_true(const Json* value) { return value != nullptr && value->is_bool() && value->as_bool(); }
 
+Expr blanks() {
+  return repeat(characters({{' ', ' '}, {'\t', '\n'}, {'\r', '\r'}}), 0, kUnlimited);
+}
+
+Expr with_blanks(std::string_view first, std::string_view next) {
+  return sequence({literal(first), blanks(), literal(next)});
+}
+
+// What the parser would see the value end by, other than </parameter> and the next tag, or take for
+// a call inside the value.
+Expr misleading() {
+  return choice({with_blanks(kValueEnd, kBlockEnd), with_blanks(kCallEnd, kBlockEnd),
+                 with_blanks(kCallEnd, "<tool_call>"), literal("<function="),
+                 literal("\n<parameter=")});
+}
+
+// The text up to where the parser sees it end, if it is by this tag.
+Result<Expr> text_ended_by(std::string_view tag) {
+  const std::string_view other = tag == kCallEnd ? kParameter : kCallEnd;
+  TRY_ASSIGN(
+      const std::shared_ptr<const ByteDfa> any,
+      make_byte_dfa({with_blanks(kValueEnd, tag), with_blanks(kValueEnd, other), misleading()},
+                    {.anywhere = true}));
+  ByteDfa wanted = *any;
+  for (ByteDfa::State& state : wanted.states)
+    if (state.end > 0) state.end = -1;
+  // At the very beginning the parser is at the beginning of a line.
+  TRY_ASSIGN(const std::shared_ptr<const ByteDfa> begins,
+             make_byte_dfa({sequence({literal(kParameter), any_text()})}, {}));
+  TRY_ASSIGN(std::shared_ptr<const ByteDfa> text, difference(wanted, *begins, kMostTextStates));
+  return dfa(std::move(text), {literal("")});
+}
+
+// Texts of an automaton in which the parser sees no tag.
+Result<std::shared_ptr<const ByteDfa>> without_tags(const ByteDfa& texts) {
+  const Expr tags =
+      choice({literal(kValueEnd), literal(kCallEnd), misleading(), literal(kParameter)});
+  TRY_ASSIGN(const std::shared_ptr<const ByteDfa> tagged,
+             make_byte_dfa({sequence({any_text(), tags, any_text()})}, {}));
+  return difference(texts, *tagged, 4 * kMostTextStates);
+}
+
 struct Parameter {
   std::string name;
   bool required = false;
@@ -93,19 +135,8 @@ class ToolWriter {
       return sequence({parameter.value, literal(str_cat("\n", kValueEnd, "\n", next))});
     std::optional<RuleId>& id = next == kCallEnd ? last_text_ : text_;
     if (!id) {
-      // Where the parser would see the value end, it ends: with this tag, or not at all.
-      const Expr blanks =
-          repeat(characters({{' ', ' '}, {'\t', '\n'}, {'\r', '\r'}}), 0, kUnlimited);
-      const auto ended_by = [&](std::string_view tag) {
-        return sequence({literal(kValueEnd), blanks, literal(tag)});
-      };
-      TRY_ASSIGN(const std::shared_ptr<const ByteDfa> text,
-                 make_byte_dfa({ended_by(kCallEnd), ended_by(kParameter), ended_by(kBlockEnd)},
-                               {.anywhere = true}));
-      const bool is_last = next == kCallEnd;
-      id = grammar_.add("a value of text",
-                        dfa(text, {is_last ? literal("") : nothing(),
-                                   is_last ? nothing() : literal(""), nothing()}));
+      TRY_ASSIGN(Expr text, text_ended_by(next));
+      id = grammar_.add("a value of text", std::move(text));
     }
     return rule(*id);
   }
@@ -236,10 +267,7 @@ class ToolWriter {
     const auto all = make_byte_dfa({text}, {.most_states = kMostTextStates});
     if (!all)
       return unsupported_keyword(node.pointer, "pattern and lengths are too large for this server");
-    TRY_ASSIGN(const std::shared_ptr<const ByteDfa> tagged,
-               make_byte_dfa({sequence({any_text(), literal(kValueEnd), any_text()})}, {}));
-    TRY_ASSIGN(std::shared_ptr<const ByteDfa> kept,
-               difference(**all, *tagged, 4 * kMostTextStates));
+    TRY_ASSIGN(std::shared_ptr<const ByteDfa> kept, without_tags(**all));
     return dfa(std::move(kept), {literal("")});
   }
 
@@ -270,7 +298,13 @@ Result<Expr> text_without(std::string_view tag) {
   return dfa(std::move(text), {literal("")});
 }
 
-Result<Expr> add_tool_calls(const ToolCallRules& calls, Grammar& grammar, JsonRules& rules) {
+Result<Expr> add_tool_calls(const ToolCallRules& calls, Grammar& grammar) {
+  // Tags stand in no string, or the parser would take them for the value's end: < is written \u003c
+  // there.
+  TRY_ASSIGN(const std::shared_ptr<const ByteDfa> characters,
+             make_byte_dfa({repeat(any_json_character(), 0, kUnlimited)}, {}));
+  TRY_ASSIGN(std::shared_ptr<const ByteDfa> untagged, without_tags(*characters));
+  JsonRules rules(grammar, dfa(std::move(untagged), {literal("")}));
   ToolWriter writer(grammar, rules);
   std::vector<Expr> functions;
   for (const Json& tool : calls.tools.as_array()) {

@@ -21,7 +21,7 @@ bool has_strict_tool(const Json& tools);
 // schema names, all that are required, and values of their types as far as those are plain. Keys
 // come in any order, each once. Errors name the tool and the place in its schema: kUnsupported,
 // kInvalidArgument.
-Result<Expr> add_tool_calls(const ToolCallRules& calls, Grammar& grammar, JsonRules& rules);
+Result<Expr> add_tool_calls(const ToolCallRules& calls, Grammar& grammar);
 
 // Text up to a tag and the tag; text without the tag.
 Result<Expr> text_through(std::string_view tag);
