@@ -44,6 +44,8 @@ class Matcher {
   bool is_complete() const { return now().complete; }
   // It must.
   bool is_finished() const { return now().complete && now().list.empty(); }
+  // The text could be read in more ways than the limit; some were dropped.
+  bool overflowed() const { return reader_.overflowed(); }
   // Bits of the tokens that may come next, and of no others. [⌈vocabulary / 32⌉]
   void fill_mask(std::span<uint32_t> mask);
 
