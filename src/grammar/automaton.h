@@ -22,6 +22,12 @@ class Automaton {
   uint32_t rule_start(uint32_t rule) const { return rule_starts_[rule]; }
   uint32_t size() const { return static_cast<uint32_t>(states_.size()); }
 
+  int64_t bytes() const {
+    return static_cast<int64_t>(table_.size() * sizeof(table_[0]) +
+                                states_.size() * sizeof(states_[0]) +
+                                actions_.size() * sizeof(actions_[0]));
+  }
+
   uint32_t next(uint32_t state, uint8_t byte) const {
     return table_[state * class_count_ + class_of_[byte]];
   }

@@ -130,7 +130,7 @@ Expr GraphBuilder::build() && {
   return make({.kind = Kind::kGraph, .parts = std::move(parts_), .arcs = std::move(arcs_)});
 }
 
-std::vector<CodePointRange> normalised(std::vector<CodePointRange> ranges) {
+std::vector<CodePointRange> normalised(const std::vector<CodePointRange>& ranges) {
   std::vector<CodePointRange> scalar;
   for (CodePointRange range : ranges) {  // cut the surrogates out
     range.last = std::min(range.last, kLastCodePoint);
@@ -159,7 +159,7 @@ std::vector<CodePointRange> complement(const std::vector<CodePointRange>& ranges
     next = range.last + 1;
   }
   if (next <= kLastCodePoint) out.push_back({next, kLastCodePoint});
-  return normalised(std::move(out));
+  return normalised(out);
 }
 
 Expr characters(const std::vector<CodePointRange>& ranges) {

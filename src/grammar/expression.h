@@ -100,7 +100,7 @@ class GraphBuilder {
 // One character of the ranges, as UTF-8. Surrogates are left out.
 Expr characters(const std::vector<CodePointRange>& ranges);
 // Sorted, without overlaps, within Unicode's scalar values.
-std::vector<CodePointRange> normalised(std::vector<CodePointRange> ranges);
+std::vector<CodePointRange> normalised(const std::vector<CodePointRange>& ranges);
 // Every scalar value that is in none of them.
 std::vector<CodePointRange> complement(const std::vector<CodePointRange>& ranges);
 

@@ -57,6 +57,7 @@ std::string key_of(const AnswerRules& rules, bool in_reasoning) {
 }  // namespace
 
 Result<Automaton> compile_answer(const AnswerRules& rules, bool in_reasoning) {
+  const WorkBudget budget;
   Grammar grammar;
   grammar.add("the answer", nothing());
   JsonRules json(grammar);
@@ -77,8 +78,16 @@ Result<std::shared_ptr<const TokenGrammar>> GrammarCompiler::compile(const Answe
   auto grammar = std::make_shared<const TokenGrammar>(std::move(automaton), masks());
   const std::lock_guard lock(mutex_);
   kept_.push_front({key, grammar});
-  if (kept_.size() > kMostKept) kept_.pop_back();
+  kept_bytes_ += bytes_of(kept_.front());
+  while (kept_.size() > kMostKept || kept_bytes_ > kMostKeptBytes) {
+    kept_bytes_ -= bytes_of(kept_.back());
+    kept_.pop_back();
+  }
   return std::shared_ptr<const TokenGrammar>(std::move(grammar));
+}
+
+int64_t GrammarCompiler::bytes_of(const Kept& kept) {
+  return static_cast<int64_t>(kept.key.size()) + kept.grammar->automaton().bytes();
 }
 
 std::shared_ptr<MaskCache> GrammarCompiler::masks() {

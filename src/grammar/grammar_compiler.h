@@ -42,10 +42,12 @@ class GrammarCompiler {
 
  private:
   static constexpr size_t kMostKept = 64;
+  static constexpr int64_t kMostKeptBytes = int64_t{128} << 20;
   struct Kept {
     std::string key;
     std::shared_ptr<const TokenGrammar> grammar;
   };
+  static int64_t bytes_of(const Kept& kept);
   std::shared_ptr<MaskCache> masks();
   std::shared_ptr<const TokenGrammar> find(const std::string& key);
 
@@ -54,6 +56,7 @@ class GrammarCompiler {
   std::shared_ptr<MaskCache> masks_;
   std::mutex mutex_;      // guards what follows
   std::list<Kept> kept_;  // the one used last first
+  int64_t kept_bytes_ = 0;
 };
 
 }  // namespace pewter::grammar

@@ -165,6 +165,44 @@ TEST(Automaton, HostileGrammarsAreErrorsAndNoHangs) {
   }
 }
 
+TEST(Automaton, HostileSchemasAreErrorsAndNoHangs) {
+  Json many_patterns, one_of, nested = Json(true), values;
+  many_patterns.set("type", "object");
+  Json properties;
+  for (int i = 0; i < 400; ++i)
+    properties.set(str_cat("p", i), Json(Json::Object{{"type", "string"},
+                                                      {"pattern", str_cat("(a|b)*a(a|b){9}", i)},
+                                                      {"maxLength", 40}}));
+  many_patterns.set("properties", properties);
+  for (int depth = 0; depth < 30; ++depth) {
+    Json::Array alternatives = {nested, Json(Json::Object{{"type", "null"}})};
+    nested = Json(Json::Object{{"oneOf", alternatives}});
+  }
+  Json::Array alternatives;
+  for (int i = 0; i < 60; ++i) {
+    Json alternative;
+    Json::Array keys;
+    for (int k = 0; k < 500; ++k) keys.emplace_back(str_cat("k", k));
+    alternative.set("type", "object");
+    alternative.set("required", keys);
+    alternative.set("properties", properties);
+    alternatives.push_back(alternative);
+  }
+  one_of.set("oneOf", alternatives);
+  Json::Array list;
+  for (int i = 0; i < 4000; ++i) list.emplace_back(str_cat("value ", i * 7919));
+  values.set("allOf",
+             Json::Array{Json(Json::Object{{"enum", list}}), Json(Json::Object{{"enum", list}})});
+  for (const Json& schema : {many_patterns, nested, one_of, values}) {
+    const Stopwatch watch;
+    const auto automaton =
+        compile_answer({.kind = Kind::kJsonSchema, .json = schema}, /*in_reasoning=*/false);
+    EXPECT_LT(watch.seconds(), 20) << schema.dump().substr(0, 60);
+    std::printf("%.3f s: %s\n", watch.seconds(),
+                automaton ? "compiled" : automaton.error().message.substr(0, 100).c_str());
+  }
+}
+
 // Each turn has many readings: they are bounded, and the reader says when it dropped some.
 TEST(Automaton, ManyReadingsAreBounded) {
   const Automaton many =

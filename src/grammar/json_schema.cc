@@ -236,7 +236,6 @@ class SchemaCompiler {
     }
     const std::set<std::string_view> required(node.required.begin(), node.required.end());
     graph.add(GraphBuilder::kBegin, must[0], literal(""));
-    if (required.empty()) graph.add(GraphBuilder::kBegin, GraphBuilder::kEnd, literal(""));
     size_t last_required = 0;  // and all before it are behind us from here on
     for (size_t i = 0; i < count; ++i)
       if (required.contains(keys[i])) last_required = i + 1;
@@ -251,7 +250,7 @@ class SchemaCompiler {
       if (i >= last_required) graph.add(may[i], GraphBuilder::kEnd, literal(""));
     }
     graph.add(must[count], may[count], other);
-    return rules_.in_brackets('{', std::move(graph).build(), '}');
+    return rules_.in_brackets('{', std::move(graph).build(), required.empty(), '}');
   }
 
   static Status check_member_counts(const Node& node, size_t keys, bool is_open) {
@@ -268,10 +267,9 @@ class SchemaCompiler {
   // Members whose keys are free.
   Result<Expr> map_of(const Node& node, const Expr& member) {
     const uint64_t most = node.max_members.value_or(kUnlimited);
-    std::vector<Expr> lists;
-    if (node.min_members == 0) lists.push_back(literal(""));
-    if (most > 0) lists.push_back(list_of(member, 0, most >= kUnlimited ? kUnlimited : most - 1));
-    return rules_.in_brackets('{', choice(std::move(lists)), '}');
+    const Expr list =
+        most == 0 ? nothing() : list_of(member, 0, most >= kUnlimited ? kUnlimited : most - 1);
+    return rules_.in_brackets('{', list, node.min_members == 0, '}');
   }
 
   // One, and between `least` and `most` more.
@@ -298,7 +296,6 @@ class SchemaCompiler {
     }
 
     GraphBuilder graph;
-    if (node.min_items == 0) graph.add(GraphBuilder::kBegin, GraphBuilder::kEnd, literal(""));
     uint32_t at = GraphBuilder::kBegin;
     for (size_t i = 0; i < first; ++i) {
       TRY_ASSIGN(Expr item, values_of(node.item(i)));
@@ -318,7 +315,7 @@ class SchemaCompiler {
                 repeat(sequence({rules_.comma(), other}), static_cast<uint32_t>(missing(first)),
                        static_cast<uint32_t>(left(first))));
     }
-    return rules_.in_brackets('[', std::move(graph).build(), ']');
+    return rules_.in_brackets('[', std::move(graph).build(), node.min_items == 0, ']');
   }
 
   const Json& document_;

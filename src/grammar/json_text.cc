@@ -131,28 +131,38 @@ Expr JsonRules::value_body() {
       {object(), array(), string(), number(), literal("true"), literal("false"), literal("null")});
 }
 
-Expr JsonRules::comma() { return sequence({blanks(), literal(","), blanks()}); }
+Expr JsonRules::comma() { return sequence({literal(","), blanks()}); }
 
 Expr JsonRules::member(Expr key, Expr value) {
-  return sequence({std::move(key), blanks(), literal(":"), blanks(), std::move(value)});
+  return sequence({std::move(key), literal(":"), optional(literal(" ")), std::move(value)});
 }
 
-Expr JsonRules::in_brackets(char open, Expr list, char close) {
-  return sequence({literal(std::string{open}), blanks(), std::move(list), blanks(),
+Expr JsonRules::in_brackets(char open, Expr list, bool may_be_empty, char close) {
+  const Expr filled = sequence({blanks(), std::move(list)});
+  return sequence({literal(std::string{open}), may_be_empty ? optional(filled) : filled, blanks(),
                    literal(std::string{close})});
 }
 
 Expr JsonRules::object_body() {
   const Expr one = member(string(), value());
-  return in_brackets(
-      '{', optional(sequence({one, repeat(sequence({comma(), one}), 0, kUnlimited)})), '}');
+  return in_brackets('{', sequence({one, repeat(sequence({comma(), one}), 0, kUnlimited)}), true,
+                     '}');
 }
 
 Expr JsonRules::array_body() {
   const Expr one = value();
-  return in_brackets(
-      '[', optional(sequence({one, repeat(sequence({comma(), one}), 0, kUnlimited)})), ']');
+  return in_brackets('[', sequence({one, repeat(sequence({comma(), one}), 0, kUnlimited)}), true,
+                     ']');
 }
+
+namespace {
+
+// Without parts it is no list at all.
+Expr list_of(std::vector<Expr> parts) {
+  return parts.empty() ? nothing() : sequence(std::move(parts));
+}
+
+}  // namespace
 
 Expr JsonRules::constant(const Json& value) {
   std::vector<Expr> list;
@@ -164,13 +174,13 @@ Expr JsonRules::constant(const Json& value) {
         if (!list.empty()) list.push_back(comma());
         list.push_back(constant(item));
       }
-      return in_brackets('[', sequence(std::move(list)), ']');
+      return in_brackets('[', list_of(std::move(list)), value.as_array().empty(), ']');
     case Json::Type::kObject:
       for (const auto& [key, item] : value.as_object()) {
         if (!list.empty()) list.push_back(comma());
         list.push_back(member(json_string_literal(key), constant(item)));
       }
-      return in_brackets('{', sequence(std::move(list)), '}');
+      return in_brackets('{', list_of(std::move(list)), value.as_object().empty(), '}');
     case Json::Type::kFloat: {
       const std::string text = value.dump();
       if (text.ends_with(".0") && text.find('e') == std::string::npos)

@@ -1,7 +1,8 @@
 // JSON as expressions: what is the same in every schema.
 //
-// Between tokens stands nothing, one space, or a line break with an indentation, so that a model
-// may lay its answer out and cannot go on with blanks for ever.
+// Behind a comma and inside brackets stands nothing, one space, or a line break with an
+// indentation, behind a colon at most a space: a model may lay its answer out and cannot go on with
+// blanks for ever.
 #pragma once
 
 #include <optional>
@@ -26,7 +27,7 @@ class JsonRules {
       : grammar_(grammar), characters_(std::move(characters)) {}
 
   // Each adds its rule to the grammar when it is first asked for.
-  Expr blanks();  // between tokens, may be empty
+  Expr blanks();  // nothing, a space, or a line break and an indentation
   Expr string();
   Expr number();
   Expr integer();
@@ -35,11 +36,11 @@ class JsonRules {
   Expr array();
   // This value and no other; numbers as they are written, and integers without a point as well.
   Expr constant(const Json& value);
-  // "[" items "]" and "{" members "}" with blanks; the list may be empty if the expression can be.
-  Expr in_brackets(char open, Expr list, char close);
+  // "[" items "]" and "{" members "}"; may_be_empty: also without a list.
+  Expr in_brackets(char open, Expr list, bool may_be_empty, char close);
   // , with blanks behind it.
   Expr comma();
-  // key: value, with blanks
+  // key: value
   Expr member(Expr key, Expr value);
 
  private:

@@ -27,6 +27,16 @@ Error too_large(std::string_view what) {
 
 }  // namespace
 
+namespace {
+thread_local int64_t* current_work = nullptr;  // of the innermost WorkBudget
+}  // namespace
+
+WorkBudget::WorkBudget() : outer_(current_work) {
+  if (outer_ == nullptr) current_work = &work_;
+}
+
+WorkBudget::~WorkBudget() { current_work = outer_; }
+
 // Thompson's construction for one expression.
 class NfaBuilder {
  public:
@@ -438,6 +448,7 @@ bool RuleCompiler::nullable_graph(const Expression& expr) const {
 }
 
 Result<RuleDfa> RuleCompiler::compile(RuleId id) {
+  const WorkBudget budget;
   const Expr body = grammar_.rules[id].body;
   NfaBuilder builder(this);
   builder.find_marks(*body);
@@ -447,7 +458,7 @@ Result<RuleDfa> RuleCompiler::compile(RuleId id) {
   if (!builder.status()) return builder.status().error().within(name);
   builder.at(end).actions.push_back({.kind = Action::Kind::kEnd});
   Result<RuleDfa> dfa =
-      Determiniser(builder.states(), {.states = kMostStates, .work = &work_}).run(start);
+      Determiniser(builder.states(), {.states = kMostStates, .work = current_work}).run(start);
   if (!dfa) return dfa.error().within(name);
   return dfa;
 }
@@ -467,9 +478,9 @@ Result<std::shared_ptr<const ByteDfa>> make_byte_dfa(const std::vector<Expr>& al
     TRY(builder.status());
     builder.at(end).end = static_cast<int32_t>(i);
   }
-  int64_t work = 0;
+  const WorkBudget budget;
   TRY_ASSIGN(RuleDfa rule, Determiniser(builder.states(), {.states = options.most_states,
-                                                           .work = &work,
+                                                           .work = current_work,
                                                            .stop_at_end = options.anywhere})
                                .run(start));
   auto dfa = std::make_shared<ByteDfa>();
@@ -502,9 +513,13 @@ Result<std::shared_ptr<const ByteDfa>> product(const ByteDfa& a, const ByteDfa& 
     return at->second;
   };
   number_of(0, 0);
+  const WorkBudget budget;
   auto dfa = std::make_shared<ByteDfa>();
   for (size_t i = 0; i < pairs.size(); ++i) {
-    if (pairs.size() > most_states) return too_large("two patterns that hold at once");
+    constexpr int64_t kWorkOfPair = 16;
+    *current_work += kWorkOfPair;
+    if (pairs.size() > most_states || *current_work > kMostWork)
+      return too_large("two patterns that hold at once");
     const auto [x, y] = pairs[i];
     ByteDfa::State& state = dfa->states.emplace_back();
     const bool in_b = y != kGone && b.states[y].end >= 0;

@@ -42,6 +42,20 @@ struct RuleDfa {
   std::vector<State> states;
 };
 
+// Whatever is made deterministic on this thread while it lives counts towards kMostWork together,
+// so that a grammar of many parts is no way around the limit.
+class WorkBudget {
+ public:
+  WorkBudget();
+  ~WorkBudget();
+  WorkBudget(const WorkBudget&) = delete;
+  WorkBudget& operator=(const WorkBudget&) = delete;
+
+ private:
+  int64_t work_ = 0;
+  int64_t* outer_;
+};
+
 // Compiles the rules of a grammar one by one. Anonymous rules may be added to it on the way.
 class RuleCompiler {
  public:
@@ -60,7 +74,6 @@ class RuleCompiler {
   Grammar& grammar_;
   std::vector<bool> nullable_;
   std::vector<Loop> loops_;
-  int64_t work_ = 0;
 };
 
 // The automaton of alternatives without rules and marks; end i is where alternative i is complete.

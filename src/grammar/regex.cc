@@ -198,7 +198,7 @@ class RegexParser {
       ranges.insert(ranges.end(), one.begin(), one.end());
     }
     ++at_;
-    return negated ? complement(ranges) : normalised(std::move(ranges));
+    return negated ? complement(ranges) : normalised(ranges);
   }
 
   Result<Ranges> bracket_item() {

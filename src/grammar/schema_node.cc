@@ -7,7 +7,8 @@
 namespace pewter::grammar {
 namespace {
 
-constexpr size_t kMostWays = 256;
+constexpr size_t kMostWays = 256, kMostValues = 10000;
+constexpr int64_t kMostComparisons = 200000;
 
 // Keywords that restrict values and that the grammar cannot follow.
 constexpr std::array<std::string_view, 16> kUnsupported = {
@@ -114,7 +115,8 @@ bool is_nullable(const Json& schema) {
 // Whether no value can be in both.
 bool disjoint(const SchemaNode& a, const SchemaNode& b) {
   if ((a.types & b.types) == 0) return true;
-  if (a.values && b.values)
+  constexpr size_t kMostPairs = 1 << 16;
+  if (a.values && b.values && a.values->size() * b.values->size() <= kMostPairs)
     return std::ranges::none_of(*a.values, [&](const Json& value) {
       return std::ranges::any_of(*b.values,
                                  [&](const Json& other) { return same_value(value, other); });
@@ -284,10 +286,10 @@ Status SchemaReader::advance(Way way, std::vector<Way>& open) {
   for (const std::string_view key : {"anyOf", "oneOf"}) {
     TRY_ASSIGN(const Json::Array* alternatives, list_of(key));
     if (alternatives == nullptr) continue;
-    if (key == "oneOf") TRY(check_one_of(*schema.find(key), below(pointer, key)));
     if (ways.size() * alternatives->size() > kMostWays)
       return unsupported_keyword(pointer,
                                  str_cat("more than ", kMostWays, " combinations of alternatives"));
+    if (key == "oneOf") TRY(check_one_of(*schema.find(key), below(pointer, key)));
     std::vector<Way> more;
     for (const Way& one : ways)
       for (size_t i = 0; i < alternatives->size(); ++i) {
@@ -305,20 +307,21 @@ Status SchemaReader::advance(Way way, std::vector<Way>& open) {
 // oneOf asks that no second alternative holds, which a grammar can promise only where it can see
 // it.
 Status SchemaReader::check_one_of(const Json& list, const std::string& pointer) {
-  constexpr int kDeepest = 16;
-  if (++one_of_depth_ > kDeepest) return schema_error(pointer, "too deep");
+  if (!checked_.insert(&list).second) return {};
   std::vector<std::vector<SchemaNode>> alternatives;
   for (size_t i = 0; i < list.as_array().size(); ++i) {
     TRY_ASSIGN(alternatives.emplace_back(),
                read({{&list.as_array()[i], str_cat(pointer, "/", i)}}));
   }
-  --one_of_depth_;
   // By a member that both need and whose values tell them apart.
   const auto told_apart = [&](const SchemaNode& a, const SchemaNode& b) -> Result<bool> {
+    ++comparisons_;
     if (disjoint(a, b)) return true;
     if ((a.types & b.types) != SchemaNode::kObject) return false;
     for (const std::string& key : a.required) {
       if (std::ranges::find(b.required, key) == b.required.end()) continue;
+      if (++comparisons_ > kMostComparisons)
+        return schema_error(pointer, "too many alternatives to tell apart");
       const Requirements ours = a.member(key), theirs = b.member(key);
       if (ours.empty() || theirs.empty()) continue;
       TRY_ASSIGN(const std::vector<SchemaNode> x, read(ours));
@@ -381,6 +384,8 @@ Status SchemaReader::read_general(const std::string& key, const Json& value, con
     node.has_type = true;
   } else if (key == "enum") {
     if (!value.is_array()) return schema_error(at, "want a list");
+    if (value.as_array().size() > kMostValues)
+      return schema_error(at, str_cat("more than ", kMostValues, " values"));
     restrict_values(node, value.as_array());
   } else if (key == "const") {
     restrict_values(node, {value});

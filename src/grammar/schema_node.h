@@ -115,7 +115,8 @@ class SchemaReader {
   Status check_one_of(const Json& list, const std::string& pointer);
 
   const Json& document_;
-  int one_of_depth_ = 0;
+  std::set<const Json*> checked_;  // lists of oneOf
+  int64_t comparisons_ = 0;        // of their alternatives
 };
 
 }  // namespace pewter::grammar
