@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "grammar/matcher.h"
 
 namespace pewter {
 

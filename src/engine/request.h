@@ -10,7 +10,10 @@
 
 #include "base/result.h"
 #include "engine/draft_figures.h"
-#include "grammar/matcher.h"
+
+namespace pewter::grammar {
+class TokenGrammar;
+}
 
 namespace pewter {
 

@@ -3,6 +3,8 @@
 #include <bit>
 #include <utility>
 
+#include "grammar/matcher.h"
+
 namespace pewter {
 namespace {
 

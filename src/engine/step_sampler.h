@@ -6,8 +6,11 @@
 
 #include "backend/ops.h"
 #include "engine/sampler.h"
-#include "grammar/matcher.h"
 #include "tensor/buffer.h"
+
+namespace pewter::grammar {
+class Matcher;
+}
 
 namespace pewter {
 

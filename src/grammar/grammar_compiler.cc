@@ -3,11 +3,12 @@
 #include "grammar/ebnf.h"
 #include "grammar/json_schema.h"
 #include "grammar/regex.h"
+#include "grammar/tool_grammar.h"
 
 namespace pewter::grammar {
 namespace {
 
-constexpr uint32_t kMostPatternStates = 8192;
+constexpr uint32_t kMostPatternStates = 2048;
 
 using Kind = AnswerRules::Kind;
 

@@ -6,26 +6,10 @@
 #include <list>
 #include <mutex>
 
+#include "grammar/answer_rules.h"
 #include "grammar/matcher.h"
-#include "grammar/tool_grammar.h"
 
 namespace pewter::grammar {
-
-struct AnswerRules {
-  enum class Kind : uint8_t {
-    kJsonObject,  // any object
-    kJsonSchema,  // json: the schema
-    kRegex,       // text: an expression of the whole answer
-    kChoice,      // json: a list of texts
-    kEbnf,        // text: ebnf.h
-    kToolCalls,   // tools, and nothing else
-  };
-  Kind kind = Kind::kJsonObject;
-  Json json;
-  std::string text;
-  ToolCallRules tools;  // calls that may be made in place of the answer, if there are tools
-  bool operator==(const AnswerRules&) const = default;
-};
 
 // The answer itself; in_reasoning: behind reasoning, which ends with </think> and up to two line
 // breaks. Errors: kInvalidArgument, kUnsupported.

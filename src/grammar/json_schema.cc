@@ -75,7 +75,7 @@ class SchemaCompiler {
 
   Result<Expr> way_of(const Node& node) {
     const uint8_t types = types_of(node);
-    if (node.values) return constants_of(node, types);
+    if (node.values) return constants_of(node, *node.values, types);
     std::vector<Expr> parts;
     if ((types & Node::kObject) != 0) {
       TRY_ASSIGN(Expr part, object_of(node));
@@ -115,10 +115,10 @@ class SchemaCompiler {
     return options_.narrow && !node.has_type && one_kind ? about : node.types;
   }
 
-  Result<Expr> constants_of(const Node& node, uint8_t types) {
+  Result<Expr> constants_of(const Node& node, const std::vector<Json>& values, uint8_t types) {
     std::vector<Expr> parts;
-    std::optional<Automaton> rest;  // what the other keywords admit
-    for (const Json& value : *node.values) {
+    std::unique_ptr<const Automaton> rest;  // what the other keywords admit
+    for (const Json& value : values) {
       TRY_ASSIGN(const bool fits, satisfies(node, types, value, rest));
       if (fits) parts.push_back(rules_.constant(value));
     }
@@ -127,7 +127,7 @@ class SchemaCompiler {
 
   // Whether a constant satisfies the other keywords.
   Result<bool> satisfies(const Node& node, uint8_t types, const Json& value,
-                         std::optional<Automaton>& rest) {
+                         std::unique_ptr<const Automaton>& rest) {
     switch (value.type()) {
       case Json::Type::kNull:
         return (types & Node::kNull) != 0;
@@ -153,7 +153,8 @@ class SchemaCompiler {
         break;
     }
     if (!rest) {
-      TRY_ASSIGN(rest, without_values(node));
+      TRY_ASSIGN(Automaton made, without_values(node));
+      rest = std::make_unique<const Automaton>(std::move(made));
     }
     return matches(*rest, value.dump({.spaced = true}));
   }
@@ -201,6 +202,7 @@ class SchemaCompiler {
     if (!keys.empty()) {
       // Written in the one usual way, so that no named key comes in disguise.
       std::vector<Expr> named;
+      named.reserve(keys.size());
       for (const std::string& name : keys) named.push_back(json_string_literal(name));
       const ByteDfaOptions limits{.most_states = kMostKeyStates};
       const auto any = make_byte_dfa(

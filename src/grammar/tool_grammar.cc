@@ -114,25 +114,30 @@ class ToolWriter {
       if (parameters[i].required) needed |= uint64_t{1} << i;
     }
     const Expr end = marked(needed), more = unmarked(all);
+    // Between parameters, where marks decide before a tag is begun that could not be ended.
     GraphBuilder graph;
-    const uint32_t key = graph.add_node();  // behind <parameter=
-    graph.add(GraphBuilder::kBegin, GraphBuilder::kEnd, sequence({end, literal(kCallEnd)}));
-    graph.add(GraphBuilder::kBegin, key, sequence({more, literal(kParameter)}));
+    const uint32_t between = GraphBuilder::kBegin, key = graph.add_node();  // behind <parameter=
+    graph.add(between, GraphBuilder::kEnd, sequence({end, literal(kCallEnd)}));
+    graph.add(between, key, sequence({more, literal(kParameter)}));
     for (size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& parameter = parameters[i];
       const Expr head = sequence({mark(static_cast<uint32_t>(i)), literal(parameter.name + ">\n")});
-      TRY_ASSIGN(const Expr last, ended_value(parameter, kCallEnd));
-      TRY_ASSIGN(const Expr not_last, ended_value(parameter, kParameter));
+      if (parameter.value) {
+        graph.add(key, between,
+                  sequence({head, parameter.value, literal(str_cat("\n", kValueEnd, "\n"))}));
+        continue;
+      }
+      // A tag that marks forbid is text.
+      TRY_ASSIGN(const Expr last, text_before(kCallEnd));
+      TRY_ASSIGN(const Expr not_last, text_before(kParameter));
       graph.add(key, GraphBuilder::kEnd, sequence({head, last, end}));
       graph.add(key, key, sequence({head, not_last, more}));
     }
     return std::move(graph).build();
   }
 
-  // A value, its closing tag, and the tag that follows it.
-  Result<Expr> ended_value(const Parameter& parameter, std::string_view next) {
-    if (parameter.value)
-      return sequence({parameter.value, literal(str_cat("\n", kValueEnd, "\n", next))});
+  // A value of text, its closing tag, and the tag that follows it.
+  Result<Expr> text_before(std::string_view next) {
     std::optional<RuleId>& id = next == kCallEnd ? last_text_ : text_;
     if (!id) {
       TRY_ASSIGN(Expr text, text_ended_by(next));

@@ -3,17 +3,10 @@
 // value ends; what this grammar admits, the output parser reads as the calls that were meant.
 #pragma once
 
+#include "grammar/answer_rules.h"
 #include "grammar/json_text.h"
 
 namespace pewter::grammar {
-
-struct ToolCallRules {
-  Json tools;             // as a request has them: {"type": "function", "function": {…}}
-  bool required = false;  // at least one call, and no text; otherwise text with calls in it
-  std::string named;      // the one function that may be called; "": any
-  bool parallel = true;   // calls may follow one another
-  bool operator==(const ToolCallRules&) const = default;
-};
 
 // Whether some tool asks for arguments that satisfy its schema ("strict": true).
 bool has_strict_tool(const Json& tools);

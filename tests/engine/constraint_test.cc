@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 #include "grammar/json_schema.h"
-#include "grammar/mask_cache.h"
+#include "grammar/matcher.h"
 #include "support/crowd.h"
 
 namespace pewter {

@@ -77,11 +77,13 @@ std::optional<std::string> random_text(const std::shared_ptr<const grammar::Toke
       allowed.push_back(token);
       if (closes(vocabulary.text(token))) closing.push_back(token);
     }
-    if (allowed.empty()) return matcher.is_complete() ? std::optional(text) : std::nullopt;
+    CHECK(!allowed.empty() || matcher.is_complete(), "a dead end: ", text);
+    if (allowed.empty()) return text;
     const bool close = !closing.empty() && rng.below(3) == 0;
     const std::vector<int32_t>& from = close ? closing : allowed;
     const int32_t token = from[rng.below(from.size())];
-    CHECK(matcher.push(token), "a token of the mask cannot be read: ", text, "|", vocabulary.text(token));
+    CHECK(matcher.push(token), "a token of the mask cannot be read: ", text, "|",
+          vocabulary.text(token));
     matcher.commit();
     text += vocabulary.text(token);
   }

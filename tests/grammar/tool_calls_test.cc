@@ -5,6 +5,7 @@
 #include "grammar/grammar_compiler.h"
 #include "grammar/random_text.h"
 #include "grammar/reader.h"
+#include "grammar/tool_grammar.h"
 #include "text/output_parser.h"
 
 namespace pewter {

@@ -3,7 +3,7 @@
 // tools is answer_grammar.h's.
 #pragma once
 
-#include "grammar/grammar_compiler.h"
+#include "grammar/answer_rules.h"
 #include "server/openai/fields.h"
 
 namespace pewter::server {

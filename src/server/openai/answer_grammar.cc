@@ -1,5 +1,7 @@
 #include "server/openai/answer_grammar.h"
 
+#include "grammar/tool_grammar.h"
+
 namespace pewter::server {
 namespace {
 

@@ -2,6 +2,7 @@
 // whether reasoning comes first, put together and compiled for the model's tokens.
 #pragma once
 
+#include "grammar/grammar_compiler.h"
 #include "server/openai/served_model.h"
 
 namespace pewter::server {

@@ -10,6 +10,10 @@
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
+namespace pewter::grammar {
+class GrammarCompiler;
+}
+
 namespace pewter::server {
 
 // How long models think where a request does not say.
