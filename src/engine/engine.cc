@@ -236,7 +236,7 @@ Status Engine::start(Job& job) {
   TRY(sampler_->reserve_edits(edits * options_.draft.decode_rows()));
   if (job.request.grammar) {
     TRY(sampler_->reserve_masks());
-    job.matcher.emplace(job.request.grammar);
+    job.matcher = std::make_unique<grammar::Matcher>(job.request.grammar);
   }
   TRY_ASSIGN(job.sequence, runner_->open(job.positions()));
   job.started = true;

@@ -60,7 +60,7 @@ std::span<const StepSampler::Choice> Engine::choose_tokens() {
   for (Job* job : step_jobs_)
     sampled_rows_.push_back({.sampler = &*job->sampler,
                              .drafts = job->drafts(),
-                             .matcher = job->matcher ? &*job->matcher : nullptr,
+                             .matcher = job->matcher.get(),
                              .stop_ids = job->request.stop_ids});
   return sampler_->sample(runner_->logits(), sampled_rows_);
 }

@@ -206,10 +206,12 @@ int compare(const Decimal& a, const Decimal& b) {
 
 bool contains(const NumberRange& range, const Decimal& value) {
   if (range.integer && !value.fraction.empty()) return false;
-  const int low = range.least ? compare(value, range.least->value) : 1;
-  const int high = range.most ? compare(value, range.most->value) : -1;
-  return (low > 0 || (low == 0 && !range.least->exclusive)) &&
-         (high < 0 || (high == 0 && !range.most->exclusive));
+  // order: of the value beside the bound, on the side where it may be.
+  const auto is_within = [](const std::optional<NumberRange::Bound>& bound, int order) {
+    return !bound || order > 0 || (order == 0 && !bound->exclusive);
+  };
+  return is_within(range.least, range.least ? compare(value, range.least->value) : 0) &&
+         is_within(range.most, range.most ? compare(range.most->value, value) : 0);
 }
 
 Result<Expr> numbers_in(const NumberRange& range) {
