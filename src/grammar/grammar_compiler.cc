@@ -68,7 +68,13 @@ Result<Automaton> compile_answer(const AnswerRules& rules, bool in_reasoning) {
     answer = sequence({std::move(reasoning), repeat(literal("\n"), 0, 2), std::move(answer)});
   }
   grammar.rules[0].body = std::move(answer);
-  return Automaton::compile(std::move(grammar));
+  TRY_ASSIGN(Automaton automaton, Automaton::compile(std::move(grammar)));
+  Reader reader(automaton);
+  Threads threads;
+  reader.start(threads);
+  if (threads.list.empty())
+    return Error{ErrorCode::kInvalidArgument, "nothing but the empty text matches it"};
+  return automaton;
 }
 
 Result<std::shared_ptr<const TokenGrammar>> GrammarCompiler::compile(const AnswerRules& rules,

@@ -128,6 +128,7 @@ TEST(Ebnf, SaysWhatIsWrong) {
       {"root ::= \"a\"{3,1}", "wrong way round"},
       {"root ::= root \"a\" | \"b\"", "calls itself before"},
       {"root ::= x \"a\" | \"b\"\nx ::= \"\" | y\ny ::= root", "calls itself before"},
+      {"root ::= \"\"", "the empty text"},
       {"root ::= \"a\" root", "no text matches"}};
   for (const auto& [grammar, why] : cases) {
     const auto refused = compile(Kind::kEbnf, grammar);
