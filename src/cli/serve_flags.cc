@@ -7,6 +7,7 @@
 
 #include "base/blanks.h"
 #include "base/file.h"
+#include "server/openai/answer_grammar.h"
 #include "server/openai/generation_fields.h"
 
 namespace pewter {
@@ -237,6 +238,7 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
   served->chat_template = loaded.chat_template ? &*loaded.chat_template : nullptr;
   served->engine = loaded.engine.get();
   served->stop_ids = loaded.stop_ids;
+  served->grammars = server::make_grammar_compiler(loaded.tokenizer, loaded.engine->vocab_size());
   SamplingParams defaults = loaded.defaults.sampling;
   if (generation_config == "vllm") {
     defaults = {};

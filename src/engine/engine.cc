@@ -46,6 +46,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
       StepSampler::make(device, ops,
                         {.rows = sequences * draft.decode_rows(),
                          .vocab_limit = options.vocab_limit > 0 ? options.vocab_limit : vocab,
+                         .mask_words = words,
                          .token_mask = options.token_mask}));
   engine->scheduler_.emplace(runner.chunk_rows);
   const int64_t fits = std::min(runner.cache_tokens, model.config.max_positions);
@@ -115,6 +116,10 @@ Status Engine::check(const Request& request) const {
         return Error{ErrorCode::kInvalidArgument,
                      str_cat(field, ": token id ", token, " is not in the vocabulary of ",
                              model_.config.vocab_size)};
+  if (request.grammar && request.grammar->vocabulary().size() != model_.config.vocab_size)
+    return Error{ErrorCode::kInvalidArgument,
+                 str_cat("grammar: its vocabulary has ", request.grammar->vocabulary().size(),
+                         " ids, the model's ", model_.config.vocab_size)};
   const auto length = static_cast<int64_t>(request.prompt.size());
   if (length >= max_context_)
     return Error{ErrorCode::kInvalidArgument,
@@ -251,6 +256,10 @@ Status Engine::start(Job& job) {
   for (const std::unique_ptr<Job>& other : jobs_)
     if (other->started && !other->ended) edits += other->sampler->most_edits();
   TRY(sampler_->reserve_edits(edits * options_.draft.decode_rows()));
+  if (job.request.grammar) {
+    TRY(sampler_->reserve_masks());
+    job.matcher = std::make_unique<grammar::Matcher>(job.request.grammar);
+  }
   TRY_ASSIGN(job.sequence, runner_->open(job.positions()));
   job.started = true;
   job.next.reserve(static_cast<size_t>(options_.draft.decode_rows()));

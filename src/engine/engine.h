@@ -84,6 +84,7 @@ class Engine {
   // How it drafts: never kAuto.
   const DraftOptions& draft_options() const { return options_.draft; }
   int64_t max_context() const { return max_context_; }
+  int64_t vocab_size() const { return model_.config.vocab_size; }
   // Only while nothing runs.
   ModelRunner& runner() { return *runner_; }
 
@@ -112,6 +113,11 @@ class Engine {
   void want_draft(Job& job, int64_t first_row, int64_t rows);
   // `others`: sequences of the next step that are not among them.
   void draft(int64_t others);
+  // How many of the drafts the grammar can read, up to the one that would end the text: as with a
+  // stop, the row before it chooses it itself.
+  static size_t readable_drafts(Job& job);
+  // Tells the grammar of a token; false: that was the last one.
+  bool follow_grammar(Job& job, int32_t token);
   void publish(Job& job, const StepSampler::Choice& choice);
   void finish(Job& job, FinishReason reason);
   Job& job(int64_t id);

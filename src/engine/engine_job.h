@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "grammar/matcher.h"
 
 namespace pewter {
 
@@ -17,6 +18,7 @@ struct Engine::Job {
   // While it runs:
   SequenceState sequence;
   std::optional<Sampler> sampler;
+  std::unique_ptr<grammar::Matcher> matcher;  // of the request's grammar
   std::vector<int32_t> next;  // the next step's rows: the token chosen last, then its drafts
   std::vector<int32_t> text;  // prompt and output, with a drafter
   bool started = false, ended = false;

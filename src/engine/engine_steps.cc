@@ -69,8 +69,11 @@ void Engine::decode(const StepPlan& plan) {
 
 std::span<const StepSampler::Choice> Engine::choose_tokens() {
   sampled_rows_.clear();
-  for (const Job* job : step_jobs_)
-    sampled_rows_.push_back({.sampler = &*job->sampler, .drafts = job->drafts()});
+  for (Job* job : step_jobs_)
+    sampled_rows_.push_back({.sampler = &*job->sampler,
+                             .drafts = job->drafts(),
+                             .matcher = job->matcher.get(),
+                             .stop_ids = job->request.stop_ids});
   return sampler_->sample(runner_->logits(), sampled_rows_);
 }
 
@@ -106,10 +109,24 @@ void Engine::publish(Job& job, const StepSampler::Choice& choice) {
   const bool is_stop = ends_at(job, choice.token);
   job.channel->push({.token = choice.token, .is_stop = is_stop, .logprob = choice.logprob},
                     choice.top.first(static_cast<size_t>(job.request.top_logprobs)));
+  if (!is_stop && job.matcher && !follow_grammar(job, choice.token)) return;
   if (is_stop)
     finish(job, FinishReason::kStop);
   else if (job.sampler->generated() == job.max_tokens)
     finish(job, FinishReason::kLength);
+}
+
+bool Engine::follow_grammar(Job& job, int32_t token) {
+  if (!job.matcher->push(token)) {
+    job.completion.error = {ErrorCode::kInternal,
+                            "the text can be read in more ways than the grammar's limit allows"};
+    finish(job, FinishReason::kError);
+    return false;
+  }
+  job.matcher->commit();
+  if (!job.matcher->is_finished()) return true;
+  finish(job, FinishReason::kStop);
+  return false;
 }
 
 void Engine::want_draft(Job& job, int64_t first_row, int64_t rows) {
@@ -127,6 +144,20 @@ void Engine::want_draft(Job& job, int64_t first_row, int64_t rows) {
                               .drafts = &job.next});
 }
 
+size_t Engine::readable_drafts(Job& job) {
+  grammar::Matcher& matcher = *job.matcher;
+  int64_t pushed = 0;
+  size_t readable = 0;
+  for (const int32_t token : job.drafts()) {
+    if (!matcher.push(token)) break;
+    ++pushed;
+    if (matcher.is_finished()) break;
+    ++readable;
+  }
+  matcher.pop(pushed);
+  return readable;
+}
+
 void Engine::draft(int64_t others) {
   if (!draft_sequences_.empty()) speculator_->draft(draft_sequences_, others);
   // After a stop nothing is said, and the row before it chooses the stop itself.
@@ -135,6 +166,7 @@ void Engine::draft(int64_t others) {
     next.erase(std::find_if(next.begin() + 1, next.end(),
                             [job](int32_t token) { return ends_at(*job, token); }),
                next.end());
+    if (job->matcher) next.resize(1 + readable_drafts(*job));
   }
   draft_jobs_.clear();
   draft_sequences_.clear();

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/draft_figures.h"
+
+namespace pewter::grammar {
+class TokenGrammar;
+}
 
 namespace pewter {
 
@@ -47,6 +52,9 @@ struct Request {
   bool ignore_stop = false;       // stop ids are never chosen
   int32_t top_logprobs = 0;       // likeliest tokens reported with each, at most kTopLogprobs
   ReasoningLimit reasoning;       // of a prompt that has opened a block of reasoning
+  // What is generated is a text of this grammar, whose vocabulary is the model's: stop ids that are
+  // control tokens are chosen only where the text may end, and where it must end the sequence does.
+  std::shared_ptr<const grammar::TokenGrammar> grammar = nullptr;
 };
 
 // A token that could have been chosen, and its log-probability.

@@ -1,6 +1,9 @@
 #include "engine/step_sampler.h"
 
 #include <bit>
+#include <utility>
+
+#include "grammar/matcher.h"
 
 namespace pewter {
 namespace {
@@ -30,14 +33,65 @@ Result<StepSampler> StepSampler::make(Device& device, Ops& ops, const Options& o
   TRY_ASSIGN(sampler.edit_begin_, device.allocate((rows + 1) * 4));
   TRY_ASSIGN(sampler.results_, device.allocate(rows * kResultWords * 4));
   TRY(sampler.reserve_edits(1));
-  if (!options.token_mask.empty()) {
-    const auto bytes = static_cast<int64_t>(options.token_mask.size()) * 4;
-    TRY_ASSIGN(sampler.masks_, device.allocate(rows * bytes));
-    for (int64_t row = 0; row < rows; ++row)
-      device.copy_to_device(sampler.masks_.data() + row * bytes,
-                            std::as_bytes(std::span(options.token_mask)));
-  }
+  sampler.rows_ = rows;
+  sampler.mask_words_ = options.mask_words;
+  sampler.token_mask_ = options.token_mask;
+  sampler.has_token_mask_ = !options.token_mask.empty();
+  if (sampler.has_token_mask_) TRY(sampler.reserve_masks());
   return sampler;
+}
+
+Status StepSampler::reserve_masks() {
+  if (masks_.bytes() > 0) return {};
+  if (!has_token_mask_) token_mask_.assign(static_cast<size_t>(mask_words_), ~0u);
+  TRY_ASSIGN(masks_, device_->allocate(rows_ * mask_words_ * 4));
+  row_masks_.resize(static_cast<size_t>(rows_ * mask_words_));
+  follows_grammar_.assign(static_cast<size_t>(rows_), 0);
+  for (int64_t row = 0; row < rows_; ++row) upload_mask(row, token_mask_);
+  return {};
+}
+
+void StepSampler::upload_mask(int64_t row, std::span<const uint32_t> mask) {
+  device_->copy_to_device(masks_.data() + row * mask_words_ * 4, std::as_bytes(mask));
+}
+
+void StepSampler::set_mask(int64_t row, grammar::Matcher& matcher,
+                           std::span<const int32_t> stop_ids) {
+  const auto words = static_cast<size_t>(mask_words_);
+  const auto mask = std::span(row_masks_).subspan(static_cast<size_t>(row) * words, words);
+  matcher.fill_mask(mask);
+  if (matcher.is_complete())
+    for (const int32_t token : stop_ids) mask[static_cast<size_t>(token) / 32] |= 1u << token % 32;
+  for (size_t i = 0; i < words; ++i) mask[i] &= token_mask_[i];
+  follows_grammar_[static_cast<size_t>(row)] = 1;
+}
+
+bool StepSampler::set_masks(std::span<const Rows> sequences) {
+  int64_t row = 0;
+  bool any = false;
+  for (const Rows& rows : sequences) {
+    const int64_t first = row;
+    row += rows.count();
+    if (rows.matcher == nullptr) {
+      // A grammar's mask that an earlier step left behind.
+      for (int64_t i = first; i < row && masks_.bytes() > 0; ++i)
+        if (std::exchange(follows_grammar_[static_cast<size_t>(i)], 0) != 0)
+          upload_mask(i, token_mask_);
+      continue;
+    }
+    CHECK(masks_.bytes() > 0, "no room for masks was reserved");
+    any = true;
+    set_mask(first, *rows.matcher, rows.stop_ids);
+    for (size_t i = 0; i < rows.drafts.size(); ++i) {
+      CHECK(rows.matcher->push(rows.drafts[i]), "a draft that the grammar does not allow");
+      set_mask(first + 1 + static_cast<int64_t>(i), *rows.matcher, rows.stop_ids);
+    }
+    rows.matcher->pop(static_cast<int64_t>(rows.drafts.size()));
+    const auto words = static_cast<size_t>(mask_words_);
+    for (int64_t i = first; i < row; ++i)
+      upload_mask(i, std::span(row_masks_).subspan(static_cast<size_t>(i) * words, words));
+  }
+  return any || has_token_mask_;
 }
 
 Status StepSampler::reserve_edits(int64_t edits) {
@@ -76,6 +130,7 @@ std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logit
   }
   CHECK(static_cast<int64_t>(host_edits_.size() * sizeof(LogitEdit)) <= edits_.bytes(),
         host_edits_.size(), " edits exceed what was reserved");
+  const bool masked = set_masks(sequences);
   upload(*device_, parameters_, host_parameters_);
   upload(*device_, edit_begin_, host_edit_begin_);
   upload(*device_, edits_, host_edits_);
@@ -87,7 +142,7 @@ std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logit
                 .rows = reinterpret_cast<const SamplingRow*>(parameters_.data()),
                 .edits = reinterpret_cast<const LogitEdit*>(edits_.data()),
                 .edit_begin = reinterpret_cast<const int32_t*>(edit_begin_.data()),
-                .masks = reinterpret_cast<const uint32_t*>(masks_.data()),
+                .masks = masked ? reinterpret_cast<const uint32_t*>(masks_.data()) : nullptr,
                 .token = {results, DType::kI32, {n}},
                 .logprob = {results + n, DType::kF32, {n}},
                 .top_token = {tops, DType::kI32, {n, kTopLogprobs}},

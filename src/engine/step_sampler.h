@@ -1,11 +1,16 @@
 // StepSampler: chooses the next token of every row of a step with one sample op. A row that follows
-// drafts is sampled as if they had been generated. It owns the op's inputs and outputs on the
-// device and their copies on the host.
+// drafts is sampled as if they had been generated, with the penalties and the grammar's mask that
+// this makes. Masks are worked out on the host while the device computes the logits. It owns the
+// op's inputs and outputs on the device and their copies on the host.
 #pragma once
 
 #include "backend/ops.h"
 #include "engine/sampler.h"
 #include "tensor/buffer.h"
+
+namespace pewter::grammar {
+class Matcher;
+}
 
 namespace pewter {
 
@@ -14,6 +19,7 @@ class StepSampler {
   struct Options {
     int64_t rows = 1;         // most rows in a step
     int64_t vocab_limit = 0;  // ids from here on are never chosen
+    int64_t mask_words = 0;   // ⌈vocabulary / 32⌉
     // Bits of the ids that may be chosen, ⌈vocabulary / 32⌉ words; empty: all below the limit.
     std::vector<uint32_t> token_mask;
   };
@@ -22,6 +28,8 @@ class StepSampler {
 
   // Room for so many edits in a step, all rows together. Error: kResourceExhausted.
   Status reserve_edits(int64_t edits);
+  // Room for rows that follow a grammar. Error: kResourceExhausted.
+  Status reserve_masks();
 
   struct Choice {
     int32_t token = 0;  // -1: the row's logits are not finite, or nothing is left to choose from
@@ -32,6 +40,10 @@ class StepSampler {
   struct Rows {
     const Sampler* sampler = nullptr;
     std::span<const int32_t> drafts = {};
+    // Where the text stands in its grammar, if it follows one; is where it was afterwards. The
+    // drafts are tokens that it can read.
+    grammar::Matcher* matcher = nullptr;
+    std::span<const int32_t> stop_ids = {};  // may be chosen where the text may end
     int64_t count() const { return 1 + static_cast<int64_t>(drafts.size()); }
   };
   // A choice for each row of logits, which are the sequences' rows one after another. The result is
@@ -41,6 +53,10 @@ class StepSampler {
  private:
   StepSampler(Device& device, Ops& ops) : device_(&device), ops_(&ops) {}
   void add_row(const Sampler& sampler);
+  // Masks of a step's rows; false when every row may choose every id.
+  bool set_masks(std::span<const Rows> sequences);
+  void set_mask(int64_t row, grammar::Matcher& matcher, std::span<const int32_t> stop_ids);
+  void upload_mask(int64_t row, std::span<const uint32_t> mask);
 
   Device* device_;
   Ops* ops_;
@@ -55,6 +71,11 @@ class StepSampler {
   std::vector<Choice> choices_;
   std::vector<TopLogprob> top_;
   std::optional<Sampler> ahead_;  // a sequence's sampler, after its drafts
+  int64_t rows_ = 0, mask_words_ = 0;
+  bool has_token_mask_ = false;
+  std::vector<uint32_t> token_mask_;   // of rows without a grammar, once there are masks
+  std::vector<uint32_t> row_masks_;    // [rows, mask_words] of rows with one
+  std::vector<char> follows_grammar_;  // [rows] the mask on the device is a grammar's
 };
 
 }  // namespace pewter

@@ -15,13 +15,15 @@ const std::map<std::string, std::set<std::string>, std::less<>>& allowed_rooms()
   static const std::map<std::string, std::set<std::string>, std::less<>> rooms = {
       {"base", {}},
       {"text", {"base"}},
+      {"grammar", {"base"}},
       {"tensor", {"base"}},
       {"checkpoint", {"base", "tensor"}},
       {"backend", {"base", "tensor"}},
       {"model", {"base", "tensor", "checkpoint", "backend"}},
-      {"engine", {"base", "tensor", "checkpoint", "backend", "model"}},
-      {"server", {"base", "tensor", "checkpoint", "backend", "model", "engine", "text"}},
-      {"cli", {"base", "tensor", "checkpoint", "backend", "model", "engine", "text", "server"}},
+      {"engine", {"base", "tensor", "checkpoint", "backend", "model", "grammar"}},
+      {"server", {"base", "tensor", "checkpoint", "backend", "model", "engine", "text", "grammar"}},
+      {"cli",
+       {"base", "tensor", "checkpoint", "backend", "model", "engine", "text", "grammar", "server"}},
   };
   return rooms;
 }

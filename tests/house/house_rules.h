@@ -22,8 +22,9 @@ struct SourceFile {
 using Complaints = std::vector<std::string>;
 
 // Includes of a file under src/, tests/ or bench/:
-//   the arrow      base → tensor → {checkpoint, backend} → model → engine → server → cli, and text
-//                  (which needs base only) is used by server and cli. Files under src/ only.
+//   the arrow      base → tensor → {checkpoint, backend} → model → engine → server → cli; text and
+//                  grammar need base only: text is used by server and cli, grammar by engine,
+//                  server and cli. Files under src/ only.
 //   the leaves     backend/cpu and backend/cuda are included by themselves, backend/factory.cc,
 //                  tests and benches; never by each other.
 //   the factory    backend/factory.h is included by cli/, tests, benches and its own file.

@@ -5,9 +5,11 @@ import pathlib
 import re
 import subprocess
 import sys
+import typing
 import unittest
 
 import openai
+import pydantic
 
 from program import Server
 
@@ -176,6 +178,22 @@ class OpenAI(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError) as bad:
             self.respond([{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}])
         self.assertEqual(bad.exception.param, "input[0].content[0]")
+
+    def test_structured_output(self):
+        """A model of pydantic's, as schema there and as object back; and a call that the model would not make."""
+        class City(pydantic.BaseModel):
+            name: str = pydantic.Field(max_length=12)
+            rivers: list[typing.Literal["Seine", "Loire"]] = pydantic.Field(max_length=2)
+            capital: bool | None
+
+        answer = self.client.chat.completions.parse(model="m", messages=QUESTION, temperature=0, max_tokens=200,
+                                                    response_format=City, extra_body=NO_THINKING)
+        self.assertIsInstance(answer.choices[0].message.parsed, City)
+        forced = self.chat(tools=TOOLS, tool_choice="required").choices[0]
+        self.assertEqual(forced.finish_reason, "tool_calls")
+        with self.assertRaises(openai.BadRequestError) as bad:
+            self.chat(extra_body={"guided_json": {"type": "array", "uniqueItems": True}})
+        self.assertEqual(bad.exception.param, "guided_json")
 
     def test_errors(self):
         with self.assertRaises(openai.NotFoundError) as missing:

@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "server/openai/answer_grammar.h"
+
 namespace pewter::server_test {
 
 RunningServer::RunningServer(const Options& options)
@@ -20,6 +22,7 @@ RunningServer::RunningServer(const Options& options)
   served->chat_template = &*loaded->chat_template;
   served->engine = loaded->engine.get();
   served->stop_ids = loaded->stop_ids;
+  served->grammars = server::make_grammar_compiler(loaded->tokenizer, loaded->engine->vocab_size());
   served->schema.defaults = loaded->defaults.sampling;
   served->reasoning = options.reasoning;
   model = std::move(served);

@@ -164,8 +164,6 @@ TEST_F(Tools, SayWhatIsWrong) {
   EXPECT_EQ(choose(R"({"type":"function","function":{}})"), "tool_choice.function.name");
   EXPECT_EQ(choose(R"({"type":"function","function":{"name":"no_such_tool"}})"),
             "tool_choice.function.name");
-  // What forces a call is not promised yet.
-  EXPECT_EQ(choose("\"required\""), "tool_choice");
   EXPECT_EQ(refused(body(R"(,"parallel_tool_calls":"no")", false)), "parallel_tool_calls");
 }
 

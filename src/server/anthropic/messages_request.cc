@@ -270,7 +270,7 @@ Status read_output_config(Fields& fields, ChatRequest& request) {
   TRY_ASSIGN(Fields inner, Fields::of(*config, "output_config"));
   TRY(inner.read("effort", request.thinking.effort));
   if (const Json* format = inner.take("format"))
-    TRY(read_output_format(*format, "output_config.format"));
+    TRY(read_output_format(*format, "output_config.format", request.generation.format));
   return {};
 }
 

@@ -1,5 +1,7 @@
 #include "server/openai/chat_plan.h"
 
+#include "server/openai/answer_grammar.h"
+
 namespace pewter::server {
 namespace {
 
@@ -44,6 +46,7 @@ Result<GenerationPlan> plan_chat(const ChatRequest& request, ChatPrompt prompt,
   if (prompt.opens_reasoning) {
     TRY_ASSIGN(engine_request.reasoning, model->reasoning_limit(request.thinking));
   }
+  TRY_ASSIGN(engine_request.grammar, answer_grammar(request, *model, prompt.opens_reasoning));
   const ChoiceText text(*model->tokenizer, text_options(request, *model, prompt.opens_reasoning));
   for (int64_t i = 0; i < fields.n; ++i) {
     Choice& choice = plan.choices.emplace_back(i, 0, engine_request, text);

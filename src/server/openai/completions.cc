@@ -1,4 +1,5 @@
 // POST /v1/completions: prompts as they are, without a template; added tokens are recognised.
+#include "server/openai/answer_grammar.h"
 #include "server/openai/completion_format.h"
 #include "server/openai/endpoints.h"
 
@@ -30,6 +31,7 @@ Result<Outcome> completions(const HttpRequest& http, const Model& model) {
   options.include_stop = fields.include_stop;
   options.min_tokens = fields.min_tokens;
   const ChoiceText text(*model->tokenizer, options);
+  TRY_ASSIGN(const auto answer, answer_grammar(fields.format, *model));
   for (size_t p = 0; p < completion.prompts.size(); ++p) {
     const auto* given = std::get_if<std::string>(&completion.prompts[p]);
     std::vector<int32_t> ids;
@@ -43,8 +45,8 @@ Result<Outcome> completions(const HttpRequest& http, const Model& model) {
       format.prompt_texts.push_back(
           given != nullptr ? *given : model->tokenizer->decode(ids, /*skip_special=*/false));
     if (fields.return_token_ids) format.prompt_ids.push_back(ids);
-    TRY_ASSIGN(const Request request,
-               model->make_request(std::move(ids), fields, kDefaultMaxTokens));
+    TRY_ASSIGN(Request request, model->make_request(std::move(ids), fields, kDefaultMaxTokens));
+    request.grammar = answer;
     for (int64_t i = 0; i < fields.n; ++i) {
       const auto index = static_cast<int64_t>(plan.choices.size());
       Choice& choice = plan.choices.emplace_back(index, p, request, text);

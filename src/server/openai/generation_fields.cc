@@ -60,15 +60,6 @@ Status read_sampling(Fields& fields, SamplingParams& sampling) {
 
 }  // namespace
 
-Status read_output_format(const Json& format, const std::string& path) {
-  TRY_ASSIGN(Fields fields, Fields::of(format, path));
-  std::string type;
-  TRY(fields.read("type", type));
-  if (type == "text") return {};
-  return Error{ErrorCode::kUnsupported, str_cat(path, ": this server knows no type ",
-                                                safe_quote(type), " yet, only \"text\"")};
-}
-
 Status read_sampling_defaults(Fields& fields, SamplingParams& sampling) {
   TRY(fields.read("temperature", sampling.temperature));
   TRY(fields.read("top_p", sampling.top_p));
@@ -103,17 +94,16 @@ Status read_generation(Fields& fields, const SamplingParams& defaults, Generatio
   TRY(read_stops(fields, into));
   TRY(fields.read("skip_special_tokens", into.skip_special));
   TRY(fields.read("return_token_ids", into.return_token_ids));
-  TRY(fields.refuse({"structured_outputs", "guided_json", "guided_regex", "guided_choice",
-                     "guided_grammar", "bad_words", "allowed_token_ids", "prompt_logprobs",
-                     "truncate_prompt_tokens", "repetition_detection", "grammar", "json_schema",
-                     "logits_processors", "use_beam_search", "kv_transfer_params"}));
+  TRY(fields.refuse({"bad_words", "allowed_token_ids", "prompt_logprobs", "truncate_prompt_tokens",
+                     "repetition_detection", "logits_processors", "use_beam_search",
+                     "kv_transfer_params"}));
   fields.ignore({"spaces_between_special_tokens", "user", "metadata", "store", "service_tier",
                  "documents", "cache_prompt", "cache_salt", "priority", "request_id", "id_slot",
                  "timings_per_token", "return_prompt_text", "safety_identifier", "prompt_cache_key",
                  "verbosity"});
   if (const Json* format = fields.take("response_format"))
-    TRY(read_output_format(*format, "response_format"));
-  return {};
+    TRY(read_output_format(*format, "response_format", into.format));
+  return read_structured_outputs(fields, into.format);
 }
 
 }  // namespace pewter::server

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/request.h"
-#include "server/openai/fields.h"
+#include "server/openai/answer_format.h"
 
 namespace pewter::server {
 
@@ -23,12 +23,10 @@ struct GenerationFields {
   bool include_stop = false;       // a stop string is part of the text
   bool skip_special = true;
   bool return_token_ids = false;
+  std::optional<AnswerFormat> format;  // none: any text
   int64_t logprobs = -1;  // likeliest tokens reported with each; -1: no log-probabilities
 };
 
-// The form an answer is to have, {"type": …}: response_format, and what other APIs call it. Errors
-// name `path`.
-Status read_output_format(const Json& format, const std::string& path);
 // A model's defaults, where the fields name others: temperature, top_p, … Errors name the field.
 Status read_sampling_defaults(Fields& fields, SamplingParams& sampling);
 // Everything of GenerationFields but logprobs, which the two endpoints spell differently. What the

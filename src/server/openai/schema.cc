@@ -144,11 +144,8 @@ Status choose_tools(ToolChoice choice, std::string_view name, std::string_view p
   request.tools = std::make_shared<const ToolSchemas>(request.chat.tools);
   if (choice == ToolChoice::kNamed && !request.tools->declares(name))
     return bad_request(str_cat(path, ": there is no tool ", safe_quote(name)));
-  // What would force a call cannot be promised: answers are not constrained yet.
-  if (choice == ToolChoice::kNamed || choice == ToolChoice::kRequired)
-    return Error{ErrorCode::kUnsupported,
-                 "tool_choice: only \"auto\" and \"none\" are supported by this server yet"};
   request.tool_choice = choice;
+  request.tool_name = name;
   return {};
 }
 

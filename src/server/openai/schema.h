@@ -36,6 +36,7 @@ struct ChatRequest {
   ChatInput chat;
   std::shared_ptr<const ToolSchemas> tools;  // null: none, all that is generated is text
   ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string tool_name;            // of kNamed
   bool parallel_tool_calls = true;  // false: an answer ends with its first call
   Thinking thinking;
   bool include_reasoning = true;

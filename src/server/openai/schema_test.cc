@@ -156,10 +156,12 @@ TEST(ChatSchema, NamesTheBadField) {
            {R"(,"top_logprobs":3)", "top_logprobs"},
            {R"(,"logprobs":2)", "logprobs"},
            {R"(,"model":3)", "model"},
-           {R"(,"response_format":{"type":"json_object"})", "response_format"},
+           {R"(,"response_format":{"type":"json_schema"})", "response_format"},
+           {R"(,"response_format":{"type":"xml"})", "response_format.type"},
            {R"(,"response_format":"json")", "response_format"},
-           {R"(,"structured_outputs":{"regex":"a"})", "structured_outputs"},
-           {R"(,"guided_json":{"a":1})", "guided_json"},
+           {R"(,"structured_outputs":{"regex":1})", "structured_outputs.regex"},
+           {R"(,"guided_json":[])", "guided_json"},
+           {R"(,"guided_json":{},"guided_regex":"a")", "guided_regex"},
            {R"(,"bad_words":["a"])", "bad_words"},
            {R"(,"thinking_token_budget":-2)", "thinking_token_budget"},
            {R"(,"thinking_budget":"long")", "thinking_budget"},
@@ -177,7 +179,6 @@ TEST(ChatSchema, NamesTheBadField) {
            {R"(,"tools":{})", "tools"},
            {R"(,"tools":[{}])", "tools[0].function"},
            {R"(,"tools":[{"function":{}}])", "tools[0].function.name"},
-           {R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":"required")", "tool_choice"},
            {R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":"maybe")", "tool_choice"},
            {R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"function":{"name":"g"}})",
             "tool_choice.function.name"},
@@ -193,6 +194,27 @@ TEST(ChatSchema, AcceptsWhatChangesNothing) {
         R"(,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none")",
         R"(,"truncate_prompt_tokens":null,"cache_prompt":false,"metadata":{},"store":false)"})
     EXPECT_EQ(refused(more), "accepted") << more;
+}
+
+TEST(ChatSchema, KnowsTheFormOfTheAnswer) {
+  using Kind = grammar::AnswerRules::Kind;
+  const auto kind = [](const char* more) { return chat(more).generation.format->rules.kind; };
+  EXPECT_FALSE(chat(R"(,"response_format":{"type":"text"})").generation.format);
+  EXPECT_EQ(kind(R"(,"response_format":{"type":"json_object"})"), Kind::kJsonObject);
+  EXPECT_EQ(kind(R"(,"structured_outputs":{"json_object":true})"), Kind::kJsonObject);
+  EXPECT_EQ(kind(R"(,"guided_choice":["a"])"), Kind::kChoice);
+  EXPECT_EQ(kind(R"(,"guided_grammar":"x")"), Kind::kEbnf);
+  const AnswerFormat format =
+      *chat(
+           R"(,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"a":1}}})")
+           .generation.format;
+  EXPECT_EQ(format.rules.kind, Kind::kJsonSchema);
+  EXPECT_EQ(format.rules.json.dump(), R"({"a":1})");
+  EXPECT_EQ(format.path, "response_format.json_schema.schema");
+  const ChatRequest named = chat(
+      R"(,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"function":{"name":"f"}})");
+  EXPECT_EQ(named.tool_choice, ToolChoice::kNamed);
+  EXPECT_EQ(named.tool_name, "f");
 }
 
 TEST(ChatSchema, KnowsTheTools) {

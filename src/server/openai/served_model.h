@@ -10,6 +10,10 @@
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
+namespace pewter::grammar {
+class GrammarCompiler;
+}
+
 namespace pewter::server {
 
 // How long models think where a request does not say.
@@ -26,7 +30,8 @@ struct ServedModel {
   Engine* engine = nullptr;
   std::vector<int32_t> stop_ids;  // the model's own ends, ascending
   SchemaOptions schema;
-  Json default_template_kwargs;  // an object, or null; a request's own win
+  std::shared_ptr<grammar::GrammarCompiler> grammars;  // null: answers are not constrained
+  Json default_template_kwargs;                        // an object, or null; a request's own win
   ReasoningField reasoning_field = ReasoningField::kBoth;
   bool parse_reasoning = true;  // otherwise all that is generated is content
   ReasoningOptions reasoning;

@@ -250,11 +250,12 @@ Status read_tool_choice(Fields& fields, ChatRequest& request) {
   return bad_request("tool_choice: want \"auto\", \"none\", \"required\" or an object");
 }
 
-Status read_text(Fields& fields) {
+Status read_text(Fields& fields, std::optional<AnswerFormat>& into) {
   const Json* text = fields.take("text");
   if (text == nullptr) return {};
   TRY_ASSIGN(Fields inner, Fields::of(*text, "text"));
-  if (const Json* format = inner.take("format")) TRY(read_output_format(*format, "text.format"));
+  if (const Json* format = inner.take("format"))
+    TRY(read_output_format(*format, "text.format", into));
   return {};
 }
 
@@ -322,7 +323,7 @@ Result<ResponsesRequest> parse_responses_request(std::string_view body,
     TRY_ASSIGN(chat.chat.tools, chat_tools(*tools, left_out));
   }
   TRY(read_tool_choice(fields, chat));
-  TRY(read_text(fields));
+  TRY(read_text(fields, chat.generation.format));
   TRY(read_thinking(fields, chat.chat.template_kwargs, chat.thinking));
   fields.ignore({"include", "truncation", "max_tool_calls", "client_metadata", "context_management",
                  "prompt_cache_retention"});
