@@ -30,7 +30,17 @@ const std::string_view kFieldGroups = R"json({
     "include_stop_str_in_output": {"type": "boolean"},
     "skip_special_tokens": {"type": "boolean", "default": true},
     "return_token_ids": {"type": "boolean"},
-    "response_format": {"$ref": "#/components/schemas/Format"}
+    "response_format": {"$ref": "#/components/schemas/Format"},
+    "structured_outputs": {"type": "object", "description": "one of these; docs/structured-output.md",
+      "properties": {"json": {"$ref": "#/components/schemas/AnswerSchema"}, "regex": {"type": "string"},
+        "choice": {"$ref": "#/components/schemas/Choices"}, "grammar": {"type": "string"},
+        "json_object": {"type": "boolean"}}},
+    "guided_json": {"$ref": "#/components/schemas/AnswerSchema"},
+    "guided_regex": {"type": "string"},
+    "guided_choice": {"$ref": "#/components/schemas/Choices"},
+    "guided_grammar": {"type": "string"},
+    "grammar": {"type": "string"},
+    "json_schema": {"$ref": "#/components/schemas/AnswerSchema"}
   },
   "Thinking": {
     "chat_template_kwargs": {"type": "object", "description": "variables of the chat template",
@@ -57,7 +67,14 @@ const std::string_view kFieldGroups = R"json({
 })json";
 
 const std::string_view kRequestSchemas = R"json({
-  "Format": {"type": "object", "required": ["type"], "properties": {"type": {"const": "text"}}},
+  "AnswerSchema": {"description": "a JSON Schema, or its text",
+    "anyOf": [{"type": "object"}, {"type": "boolean"}, {"type": "string"}]},
+  "Choices": {"type": "array", "minItems": 1, "maxItems": 10000, "items": {"type": "string"}},
+  "Format": {"type": "object", "required": ["type"], "properties": {
+    "type": {"enum": ["text", "json_object", "json_schema"]},
+    "schema": {"$ref": "#/components/schemas/AnswerSchema"},
+    "json_schema": {"type": "object", "required": ["schema"], "properties": {"name": {"type": "string"},
+      "strict": {"type": "boolean"}, "schema": {"$ref": "#/components/schemas/AnswerSchema"}}}}},
   "Function": {"type": "object", "required": ["name"], "properties": {
     "name": {"type": "string", "minLength": 1}, "description": {"type": "string"},
     "parameters": {"type": "object"}, "strict": {"type": "boolean"}}},
@@ -79,7 +96,7 @@ const std::string_view kRequestSchemas = R"json({
       "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ChatMessage"}},
       "logprobs": {"type": "boolean"},
       "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20, "description": "only with logprobs: true"},
-      "tool_choice": {"description": "only with tools", "anyOf": [{"enum": ["auto", "none"]}, {"type": "object"}]},
+      "tool_choice": {"description": "only with tools", "anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object"}]},
       "parallel_tool_calls": {"type": "boolean", "default": true},
       "include_reasoning": {"type": "boolean", "default": true}}},
   "CompletionRequest": {"type": "object", "required": ["prompt"], "include": ["Generation"], "properties": {

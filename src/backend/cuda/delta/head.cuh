@@ -79,8 +79,9 @@ struct SharedHeadState {
     }
     sync();
     if (thread < kKeys)
-      copy_bulk(shared_address(s + thread * kPitch), memory + thread * kColumns, kColumns * 4,
-                barrier);
+      copy_bulk_once(shared_address(s + thread * kPitch), memory + thread * kColumns, kColumns * 4,
+                     barrier);
+    __syncwarp();
   }
   __device__ void begin() const { wait_barrier(barrier, 0); }
 
