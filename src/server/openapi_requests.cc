@@ -124,7 +124,7 @@ const std::string_view kRequestSchemas = R"json({
       "max_output_tokens": {"type": "integer", "minimum": 1},
       "tools": {"type": "array", "items": {"allOf": [{"$ref": "#/components/schemas/Function"},
         {"type": "object", "required": ["type"], "properties": {"type": {"const": "function"}}}]}},
-      "tool_choice": {"anyOf": [{"enum": ["auto", "none"]}, {"type": "object"}]},
+      "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object"}]},
       "parallel_tool_calls": {"type": "boolean", "default": true},
       "text": {"type": "object", "properties": {"format": {"$ref": "#/components/schemas/Format"}}},
       "top_logprobs": {"const": 0},
@@ -141,7 +141,7 @@ const std::string_view kRequestSchemas = R"json({
         "type": {"const": "custom"}, "name": {"type": "string", "minLength": 1},
         "description": {"type": "string"}, "input_schema": {"type": "object"}}}},
       "tool_choice": {"type": "object", "description": "only with tools", "required": ["type"], "properties": {
-        "type": {"enum": ["auto", "none"]}, "disable_parallel_tool_use": {"type": "boolean"}}},
+        "type": {"enum": ["auto", "none", "any", "tool"]}, "name": {"type": "string"}, "disable_parallel_tool_use": {"type": "boolean"}}},
       "output_config": {"type": "object", "properties": {"effort": {"type": "string"},
         "format": {"$ref": "#/components/schemas/Format"}}}}},
   "TextBlock": {"type": "object", "required": ["type", "text"], "properties": {
