@@ -40,9 +40,8 @@ Status check_range(const char* flag, const std::optional<int64_t>& value, int64_
 }
 
 Result<Json> json_flag(const char* flag, const std::optional<std::string>& text) {
-  if (!text) return Json();
-  Result<Json> json = Json::parse(*text);
-  if (json && json->is_object()) return json;
+  Result<Json> json = Json::parse(text ? *text : "null");
+  if (!text || (json && json->is_object())) return json;
   std::string why = json ? "" : str_cat(": ", json.error().message);
   const bool curly = text->find("“") != std::string::npos || text->find("”") != std::string::npos;
   if (curly)
