@@ -71,17 +71,17 @@ struct SharedHeadState {
         memory(a.state +
                (static_cast<int64_t>(slot) * a.value_heads + head) * kKeys * int64_t{kColumns}),
         barrier(shared_address(shared_barrier)) {
-    const int thread = static_cast<int>(threadIdx.x);
-    if (thread == 0) {
+    if (threadIdx.x == 0) {
       init_barrier<1>(barrier);
       publish_barriers();
-      expect_bytes(barrier, kKeys * kColumns * 4);
     }
     sync();
-    if (thread < kKeys)
-      copy_bulk_once(shared_address(s + thread * kPitch), memory + thread * kColumns, kColumns * 4,
+    if (threadIdx.x != 0) return;
+    expect_bytes(barrier, kKeys * kColumns * 4);
+#pragma unroll 1
+    for (int key = 0; key < kKeys; ++key)
+      copy_bulk_once(shared_address(s + key * kPitch), memory + key * kColumns, kColumns * 4,
                      barrier);
-    __syncwarp();
   }
   __device__ void begin() const { wait_barrier(barrier, 0); }
 
