@@ -49,15 +49,18 @@ std::string profile_text(const BenchResult& r) {
              str_cat("of ", r.bandwidth_kind)});
   table.rule();
   bool any_cached = false;
-  for (const StageTime& stage : profile.stages) {
+  const auto line = [&](const StageTime& stage) {
     const bool has_bytes = stage.bytes > 0;
     table.row({stage_label(stage, any_cached), str_cat(stage.calls), rate(stage.seconds * 1e6),
                rate(number(stage.calls) * stage.seconds * 1e6),
                has_bytes ? rate(stage.bytes / 1e6) : "",
                has_bytes ? rate(stage.bytes_per_second() / 1e9) : "",
                has_bytes ? percent(stage.bytes_per_second(), ceiling) : ""});
-  }
+  };
+  for (const StageTime& stage : profile.stages) line(stage);
   table.rule();
+  for (const StageTime& block : profile.blocks) line(block);
+  if (!profile.blocks.empty()) table.rule();
   table.row(step_row("stages", profile.stage_seconds(), profile.bytes(), ceiling));
   table.row(step_row("replayed", profile.replay_seconds, profile.bytes(), ceiling));
   table.row(step_row("step", profile.step_seconds, profile.bytes(), ceiling));
@@ -65,23 +68,28 @@ std::string profile_text(const BenchResult& r) {
   std::string text = str_cat("\n", table.text(), "\n");
   if (any_cached) text += kStarNote;
   return text +
-         "  Each stage was run by itself, for every layer in turn; \"replayed\": all of them in "
-         "their order.\n";
+         "  Each stage was run by itself, for every layer in turn, then each block of them as a "
+         "step "
+         "runs it;\n  \"replayed\": all in their order.\n";
 }
 
 Json profile_json(const BenchResult& r) {
   const StepProfile& profile = *r.profile;
-  Json::Array stages;
-  for (const StageTime& stage : profile.stages)
-    stages.emplace_back(
-        Json::Object{{"stage", stage.stage},
-                     {"calls", stage.calls},
-                     {"us_per_call", stage.seconds * 1e6},
-                     {"bytes_per_call", stage.bytes},
-                     {"gb_per_second", stage.bytes_per_second() / 1e9},
-                     {"share_of_ceiling", stage.bytes_per_second() / r.ceiling_bytes_per_second},
-                     {"is_cached", stage.is_cached}});
-  return Json::Object{{"stages", std::move(stages)},
+  const auto times = [&](const std::vector<StageTime>& all) {
+    Json::Array list;
+    for (const StageTime& stage : all)
+      list.emplace_back(
+          Json::Object{{"stage", stage.stage},
+                       {"calls", stage.calls},
+                       {"us_per_call", stage.seconds * 1e6},
+                       {"bytes_per_call", stage.bytes},
+                       {"gb_per_second", stage.bytes_per_second() / 1e9},
+                       {"share_of_ceiling", stage.bytes_per_second() / r.ceiling_bytes_per_second},
+                       {"is_cached", stage.is_cached}});
+    return list;
+  };
+  return Json::Object{{"stages", times(profile.stages)},
+                      {"blocks", times(profile.blocks)},
                       {"distinct_experts", profile.distinct_experts},
                       {"bytes_per_step", profile.bytes()},
                       {"stages_us", profile.stage_seconds() * 1e6},
@@ -101,6 +109,7 @@ std::string profile_csv(const BenchResult& r) {
                     t.is_cached ? 1 : 0, "\n");
   };
   for (const StageTime& stage : profile.stages) line(stage);
+  for (const StageTime& block : profile.blocks) line(block);
   for (const auto& [name, seconds] :
        {std::pair("replayed", profile.replay_seconds), std::pair("step", profile.step_seconds)})
     line({.stage = name, .calls = 1, .seconds = seconds, .bytes = profile.bytes()});

@@ -11,9 +11,9 @@ namespace {
 // Data read again and again is found in a cache unless it is well over the cache's size.
 constexpr double kCacheMultiple = 2;
 
-std::vector<std::string_view> stage_names(const RecordedStep& step) {
+std::vector<std::string_view> names_of(const std::vector<StageCall>& all) {
   std::vector<std::string_view> names;
-  for (const StageCall& call : step.stages)
+  for (const StageCall& call : all)
     if (std::ranges::find(names, call.stage) == names.end()) names.push_back(call.stage);
   return names;
 }
@@ -39,10 +39,9 @@ StepProfile profile_step(const RecordedStep& step, Ops& ops, Device& device, OpT
     for (const OpCall& call : step.calls) call(ops);
   };
   if (!wanted) profile.replay_seconds = timer.seconds(run_all);
-  for (const std::string_view name : stage_names(step)) {
-    if (wanted && !wanted(name)) continue;
+  const auto time_of = [&](const std::vector<StageCall>& all, std::string_view name) {
     std::vector<const StageCall*> calls;
-    for (const StageCall& call : step.stages)
+    for (const StageCall& call : all)
       if (call.stage == name) calls.push_back(&call);
     // Inputs are those of a real step, whatever the last stage did to them again and again.
     run_all();
@@ -66,8 +65,13 @@ StepProfile profile_step(const RecordedStep& step, Ops& ops, Device& device, OpT
     }
     time.is_cached = time.bytes * static_cast<double>(memory.size()) <
                      kCacheMultiple * static_cast<double>(device.cache_bytes());
-    profile.stages.push_back(std::move(time));
-  }
+    return time;
+  };
+  for (const std::string_view name : names_of(step.stages))
+    if (!wanted || wanted(name)) profile.stages.push_back(time_of(step.stages, name));
+  if (!wanted)
+    for (const std::string_view name : names_of(step.blocks))
+      profile.blocks.push_back(time_of(step.blocks, name));
   return profile;
 }
 

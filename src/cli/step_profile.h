@@ -20,6 +20,7 @@ struct StageTime {
 
 struct StepProfile {
   std::vector<StageTime> stages;  // in the order of their first calls
+  std::vector<StageTime> blocks;  // of these stages, as a step runs them; with a filter none
   double distinct_experts = 0;    // that the stages read; 0: none
   double replay_seconds = 0;      // of all calls of the step in their order, without the host
   double step_seconds = 0;        // of a whole step with all the host does: filled in by the bench

@@ -29,23 +29,32 @@ void add(RecordedStep& step, std::string_view stage, const Args& args, void (Ops
 template <typename Args>
 class Block {
  public:
-  Block(RecordedStep& step, const Args& args, void (Ops::*op)(const Args&), Matrices kept = {})
+  Block(RecordedStep& step, std::string_view name, const Args& args, void (Ops::*op)(const Args&),
+        Matrices kept = {})
       : step_(step), args_(args), op_(op), kept_(std::move(kept)) {
     step.calls.push_back(of(-1));
+    step.blocks.push_back(
+        {.stage = name, .run = of(-1), .bytes = [](const OpLoad&) { return 0.0; }});
   }
 
   template <typename StageArgs>
   void stage(std::string_view name, const StageArgs& stage, const void* memory,
              const TensorView& expert = {}) {
     const OpCall run = of(static_cast<int>(before_.size()));
-    step_.stages.push_back(
-        {.stage = name,
-         .run = run,
-         .before = before_,
-         .bytes = [stage, kept = kept_](const OpLoad& load) { return op_bytes(stage, load); },
-         .memory = memory,
-         .expert = expert});
+    const auto bytes = [stage, kept = kept_](const OpLoad& load) { return op_bytes(stage, load); };
+    step_.stages.push_back({.stage = name,
+                            .run = run,
+                            .before = before_,
+                            .bytes = bytes,
+                            .memory = memory,
+                            .expert = expert});
     before_.push_back(run);
+    StageCall& block = step_.blocks.back();
+    block.bytes = [before = block.bytes, bytes](const OpLoad& load) {
+      return before(load) + bytes(load);
+    };
+    if (block.memory == nullptr) block.memory = memory;
+    if (expert.defined()) block.expert = expert;
   }
 
  private:
@@ -75,7 +84,7 @@ void StepRecorder::delta_net(const DeltaNetArgs& args) {
   if (step_ != nullptr) {
     DeltaNetArgs net = args;
     const Matrices kept = keep(net.in.w);
-    Block block(*step_, net, &Ops::delta_net, kept);
+    Block block(*step_, "delta_block", net, &Ops::delta_net, kept);
     block.stage("delta_in", net.in, net.in.w[0]->values.data());
     block.stage("delta_rule", net.mix, net.mix.state.state.data());
     block.stage("delta_out", net.out, net.out.w.values.data());
@@ -87,7 +96,7 @@ void StepRecorder::attention_net(const AttentionNetArgs& args) {
   if (step_ != nullptr) {
     AttentionNetArgs net = args;
     const Matrices kept = keep(net.in.w);
-    Block block(*step_, net, &Ops::attention_net, kept);
+    Block block(*step_, "attention_block", net, &Ops::attention_net, kept);
     block.stage("attention_in", net.in, net.in.w[0]->values.data());
     block.stage("attention_prepare", net.prepare, net.prepare.kv.keys);
     block.stage("attention", net.attention, net.attention.kv.keys);
@@ -98,7 +107,7 @@ void StepRecorder::attention_net(const AttentionNetArgs& args) {
 
 void StepRecorder::moe(const MoeArgs& args) {
   if (step_ != nullptr) {
-    Block block(*step_, args, &Ops::moe);
+    Block block(*step_, "experts_block", args, &Ops::moe);
     block.stage("route", args.route, args.route.router.values.data());
     block.stage("experts_up", args.up, args.up.gate.values.data(), args.up.expert);
     block.stage("experts_down", args.down, args.down.down.values.data(), args.down.expert);

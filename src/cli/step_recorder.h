@@ -25,6 +25,7 @@ struct StageCall {
 
 struct RecordedStep {
   std::vector<StageCall> stages;  // in the order of the step
+  std::vector<StageCall> blocks;  // of several stages, whole: a backend may run them as one
   std::vector<OpCall> calls;      // the same, blocks whole
 };
 

@@ -4,6 +4,7 @@
 #include "cli/step_recorder.h"
 
 #include <map>
+#include <set>
 
 #include "cli/step_profile.h"
 #include "model/qwen35/step_bytes.h"
@@ -110,6 +111,9 @@ TEST_P(RecordedSteps, NeedTheBytesOfAStep) {
   EXPECT_NEAR(bytes, want.total(), 1e-6 * want.total());
 }
 
+const std::set<std::string> kAlone = {"embed",      "mlp_up", "mlp_down",
+                                      "final_norm", "head",   "sampling"};
+
 TEST_P(RecordedSteps, AreTimedStageByStage) {
   const RecordedStep step = record();
   Device& device = *rig_->backend.device;
@@ -124,6 +128,14 @@ TEST_P(RecordedSteps, AreTimedStageByStage) {
   }
   EXPECT_EQ(calls, static_cast<int64_t>(step.stages.size()));
   EXPECT_EQ(profile.bytes(), bytes);
+  // What stands in no block: the rest of the step.
+  for (const StageTime& block : profile.blocks) {
+    EXPECT_GT(block.seconds, 0) << block.stage;
+    bytes -= static_cast<double>(block.calls) * block.bytes;
+  }
+  for (const StageTime& stage : profile.stages)
+    if (kAlone.contains(stage.stage)) bytes -= static_cast<double>(stage.calls) * stage.bytes;
+  EXPECT_NEAR(bytes, 0, 1e-6 * profile.bytes());
   EXPECT_GT(profile.replay_seconds, 0);
   if (GetParam().config.is_moe()) {
     EXPECT_GE(profile.distinct_experts, static_cast<double>(GetParam().config.experts_per_token));

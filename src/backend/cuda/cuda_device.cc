@@ -121,7 +121,6 @@ void CudaDevice::copy_to_host(std::span<std::byte> to, const std::byte* from) {
 
 // A failed kernel ends the program here instead of being waited for without end.
 void CudaDevice::check_running() const {
-  for (int i = 0; i < 64; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
   if (const cudaError_t status = cudaStreamQuery(stream_); status != cudaErrorNotReady)
     CUDA_CHECK(status);
 }

@@ -283,8 +283,8 @@ bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
                      .out = adding_product(args.out),
                      .words = scratch_.net_words};
   if (cuda::is_coded(args.out.w.format)) net.mix.codes = scratch_.codes;
-  if (!cuda::can_fuse(gpu(), net)) return false;
   const TensorView& x = args.in.x;
+  if (x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
   if (cuda::can_norm(net, x.stride(0))) {
     net.norm_x = x.data_as<float>();
     net.norm_stride = x.stride(0);
@@ -292,7 +292,7 @@ bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
     net.epsilon = args.in.epsilon;
   } else {
     norm_rows_of(net.in, x, args.in.norm, args.in.epsilon);
-    if (cuda::has_coded(net.in) && !net.in.has_codes) return false;
+    CHECK(net.in.has_codes || !cuda::has_coded(net.in), "rows of ", net.in.k, " without codes");
   }
   cuda::delta_net(stream(), gpu(), net);
   return true;

@@ -81,6 +81,12 @@ __device__ inline float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x
 
 constexpr int kWarp = 32;
 
+// The barrier of a block of threads, for functions that may run in a part of one and then are given
+// that part's.
+struct BlockBarrier {
+  __device__ void operator()() const { __syncthreads(); }
+};
+
 // Sums of the 32 lanes, the same in all of them, in one order.
 __device__ inline float warp_sum(float x) {
 #pragma unroll

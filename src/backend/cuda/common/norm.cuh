@@ -37,10 +37,10 @@ __device__ inline NormShare<kThreads, kQuads> norm_weights(int width, const floa
 // load(i): inputs i … i + 3; store(i, normed pair, normed pair). width is a multiple of four and at
 // most kNormLanes · 4 · kQuads. scratch: kNormWarps floats, free for reuse after the next barrier.
 // sync(): a barrier of the threads.
-template <int kThreads, int kQuads, typename Load, typename Store, typename Sync>
+template <int kThreads, int kQuads, typename Load, typename Store, typename Sync = BlockBarrier>
 __device__ inline void norm_row(int width, float epsilon, const NormShare<kThreads, kQuads>& weight,
                                 const Load& load, const Store& store, float* scratch,
-                                const Sync& sync) {
+                                const Sync& sync = {}) {
   using Share = NormShare<kThreads, kQuads>;
   constexpr int kTurns = Share::kTurns;
   const int lane = threadIdx.x % kWarp;
@@ -78,13 +78,8 @@ __device__ inline void norm_row(int width, float epsilon, const NormShare<kThrea
       }
 }
 
-template <int kThreads, int kQuads, typename Load, typename Store>
-__device__ inline void norm_row(int width, float epsilon, const NormShare<kThreads, kQuads>& weight,
-                                const Load& load, const Store& store, float* scratch) {
-  norm_row(width, epsilon, weight, load, store, scratch, [] { __syncthreads(); });
-}
-
-// Whether a row can be normalised by quads.
+// Whether a row can be normalised by quads, if it is no wider than kWidestQuadRow.
+constexpr int kWidestQuadRow = 4 * kNormLanes * kNormQuads;
 constexpr bool is_quad_row(int64_t width, int64_t stride, int64_t out_stride) {
   return width % 4 == 0 && stride % 4 == 0 && out_stride % 4 == 0;
 }

@@ -108,8 +108,7 @@ void embed_rows(cudaStream_t stream, const EmbedRows& args) {
 
 namespace {
 bool is_whole(const NormRows& args) {
-  return is_quad_row(args.width, args.x_stride, args.out_stride) &&
-         args.width <= 4 * kNormLanes * kNormQuads;
+  return is_quad_row(args.width, args.x_stride, args.out_stride) && args.width <= kWidestQuadRow;
 }
 }  // namespace
 

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kRuleThreads, register_blocks(2))
   decode_head<kWhole, kRuleThreads>(
       a, head, static_cast<int>(blockIdx.y), row_capacity, row_memory, memory,
       [&](int slot) { return HeadState<kWhole>(a, slot, head); }, [] { wait_for_inputs(); },
-      [] { __syncthreads(); });
+      BlockBarrier());
 }
 
 }  // namespace

@@ -35,6 +35,18 @@ struct Plan {
   int row_capacity;  // of a head
 };
 
+// Copies rows of bf16 into shared memory, by the eight warps. Rows and k are whole pieces of eight
+// inputs; behind k, up to `width`, come zeros.
+__device__ inline void stage_aligned_rows(const __nv_bfloat16* from, int64_t stride, int count,
+                                          int k, int width, uint8_t* rows) {
+#pragma unroll 1
+  for (int r = 0; r < count; ++r)
+#pragma unroll 4
+    for (int at = static_cast<int>(threadIdx.x) * 8; at < width; at += kFlowWarps * kWarp * 8)
+      *reinterpret_cast<uint4*>(rows + r * row_pitch(width) + 2 * at) =
+          at < k ? *reinterpret_cast<const uint4*>(from + r * stride + at) : uint4{};
+}
+
 // What a stage of weights is for, or what is to be done between two.
 struct Task {
   enum Kind : int { kProject, kTurn, kOut, kEnd };
@@ -209,8 +221,7 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     const int row = static_cast<int>(writer / 16);
     const int n = task.tile * 16 + static_cast<int>(writer % 16);
     if (row >= m || n >= w.n) continue;
-    float value = total_of<kRows>(to, static_cast<int>(writer % 16), row);
-    if (w.row_scales != nullptr) value *= w.row_scales[n];
+    const float value = total_of<kRows>(to, static_cast<int>(writer % 16), row);
     if (task.kind == Task::kProject) {
       static_cast<__nv_bfloat16*>(a.in.out)[row * a.in.out_stride + w.out_column + n] =
           __float2bfloat16(value);
@@ -311,9 +322,11 @@ Launch plan_for(const Gpu& gpu, const DeltaNet& net) {
   return l;
 }
 
-// All blocks of threads have to be there at once.
+// Whether the kernel has room, all of its blocks of threads at once: they wait for one another.
 bool fits(const Gpu& gpu, const DeltaNet& net) {
   const Launch l = plan_for(gpu, net);
+  if (l.plan.stage_count == 0 || l.bytes + kOwnBytes > static_cast<int64_t>(kMostSharedBytes))
+    return false;
   const Kernel kernel = kernel_for(net);
   set_kernel_limits(reinterpret_cast<const void*>(kernel), static_cast<size_t>(l.bytes));
   int resident = 0;
@@ -334,11 +347,9 @@ bool can_fuse(const Gpu& gpu, const DeltaNet& given) {
   };
   return gpu.has_bulk_copies && common(net.in) && common(net.out) &&
          gpu.shared_bytes >= kResidentBlocks * taken && net.mix.sequences == 1 &&
-         net.in.rows <= kMostNetRows && can_code(net.mix) && net.in.k % 8 == 0 &&
-         net.in.x_stride % 8 == 0 && net.out.x_stride % 8 == 0 &&
-         net.mix.value_heads * 3 <= gpu.multiprocessors * kResidentBlocks &&
-         head_bytes(net) <= static_cast<int64_t>(kMostSharedBytes) - kOwnBytes &&
-         row_bytes(net) <= kMaxShared - kLeastStages * kSmallStage - 8 * 1024 && fits(gpu, net);
+         net.in.rows <= kMostNetRows && can_code(net.mix) && net.in.k % 128 == 0 &&
+         net.in.x_stride % 8 == 0 && net.out.x_stride % 8 == 0 && net.in.k <= kWidestQuadRow &&
+         net.mix.value_heads * 3 <= gpu.multiprocessors * kResidentBlocks && fits(gpu, net);
 }
 
 bool can_norm(const DeltaNet& net, int64_t x_stride) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "backend/cuda/common/bulk.cuh"
-#include "backend/cuda/linear/coded_rows.cuh"
 
 namespace pewter::cuda {
 
@@ -77,17 +76,5 @@ struct Flow {
     next();
   }
 };
-
-// Copies rows of bf16 into shared memory, by the eight warps. Rows and k are whole pieces of eight
-// inputs; behind k, up to `width`, come zeros.
-__device__ inline void stage_aligned_rows(const __nv_bfloat16* from, int64_t stride, int count,
-                                          int k, int width, uint8_t* rows) {
-#pragma unroll 1
-  for (int r = 0; r < count; ++r)
-#pragma unroll 4
-    for (int at = static_cast<int>(threadIdx.x) * 8; at < width; at += kFlowWarps * kWarp * 8)
-      *reinterpret_cast<uint4*>(rows + r * row_pitch(width) + 2 * at) =
-          at < k ? *reinterpret_cast<const uint4*>(from + r * stride + at) : uint4{};
-}
 
 }  // namespace pewter::cuda

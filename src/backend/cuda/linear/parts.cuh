@@ -75,10 +75,10 @@ __device__ inline void stage_rows(int count, int k, int width, bool coded, const
 }
 
 // Rows normalised on their way into shared memory, as bf16. Complete after a barrier.
-template <int kThreads, typename Sync>
+template <int kThreads, typename Sync = BlockBarrier>
 __device__ inline void stage_normed_rows(const float* x, int64_t stride, int count, int k,
                                          const NormShare<kThreads, 2>& weight, float epsilon,
-                                         uint8_t* rows, float* scratch, const Sync& sync) {
+                                         uint8_t* rows, float* scratch, const Sync& sync = {}) {
 #pragma unroll 1
   for (int r = 0; r < count; ++r) {
     uint8_t* const to = rows + r * row_pitch(k);
@@ -89,14 +89,6 @@ __device__ inline void stage_normed_rows(const float* x, int64_t stride, int cou
         scratch + r % 2 * kNormWarps, sync);
   }
 }
-template <int kThreads>
-__device__ inline void stage_normed_rows(const float* x, int64_t stride, int count, int k,
-                                         const NormShare<kThreads, 2>& weight, float epsilon,
-                                         uint8_t* rows, float* scratch) {
-  stage_normed_rows<kThreads>(x, stride, count, k, weight, epsilon, rows, scratch,
-                              [] { __syncthreads(); });
-}
-
 // Codes rows of bf16 in shared memory in place. width: whole groups. By `kThreads` threads.
 template <int kThreads>
 __device__ inline void code_rows_in_place(int count, int width, uint8_t* rows) {

@@ -20,6 +20,9 @@
 namespace pewter::cuda {
 namespace {
 
+// A unit as it stands in a queue: matrix · 2²⁴ + tile.
+constexpr int kTileBits = 24;
+
 // The units of a block of threads, by whoever requests weights; the others learn of them from a
 // queue in shared memory. `claims` counts those taken beyond the fixed ones, and the blocks of
 // threads that have taken their last, and is zero between kernels.
@@ -58,6 +61,30 @@ struct Units {
     if (claiming && atomicAdd(claims + 1, 1) == step - 1) claims[0] = claims[1] = 0;
   }
 };
+
+// One of a block's 16 × rows results; `sums` are the unit's, the up matrix's behind the gate's.
+template <int kRows>
+__device__ inline void write_output(const StreamArgs& a, const TileStack& w, int n, int row,
+                                    const float* sums, float before) {
+  const int output = n % 16;
+  float value = total_of<kRows>(sums, output, row);
+  if (w.row_scales != nullptr) value *= w.row_scales[n];
+  const int64_t at = row * a.out_stride + w.out_column + n;
+  switch (a.output) {
+    case StreamOutput::kGatedBF16:
+      value = silu(value) * total_of<kRows>(sums + kStreamWarps * kSliceSums<kRows>, output, row);
+      [[fallthrough]];
+    case StreamOutput::kBF16:
+      static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16(value);
+      break;
+    case StreamOutput::kAddF32:
+      a.residual[row * a.residual_stride + w.out_column + n] = before + value;
+      [[fallthrough]];
+    case StreamOutput::kF32:
+      static_cast<float*>(a.out)[at] = value;
+      break;
+  }
+}
 
 // Sums are kept twice, the next unit's while the last one's are added up, where there is room.
 template <int kRows>

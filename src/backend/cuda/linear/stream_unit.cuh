@@ -1,5 +1,5 @@
-// Units of work of products that stream weights: 16 outputs of a matrix over all of its inputs. How
-// they are shared out among blocks of threads, and how their results are written.
+// Units of work of products that stream weights: 16 outputs of a matrix over all of its inputs, and
+// how they are shared out among blocks of threads.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,6 @@
 namespace pewter::cuda {
 
 constexpr bool is_gated(StreamOutput output) { return output == StreamOutput::kGatedBF16; }
-
-// A unit as it stands in a queue: matrix · 2²⁴ + tile.
-constexpr int kTileBits = 24;
 
 // Who does what. bf16 rows and coded ones are for different blocks of threads: the first
 // `plain_shares` of those take the units of the first matrices, `plain_units` of them, which want
@@ -59,30 +56,6 @@ inline void sort_stacks(StreamArgs& args) {
     if (is_coded(a.format) != is_coded(b.format)) return is_coded(b.format);
     return a.blocks * a.block_bytes > b.blocks * b.block_bytes;
   });
-}
-
-// One of a block's 16 × rows results; `sums` are the unit's, the up matrix's behind the gate's.
-template <int kRows>
-__device__ inline void write_output(const StreamArgs& a, const TileStack& w, int n, int row,
-                                    const float* sums, float before) {
-  const int output = n % 16;
-  float value = total_of<kRows>(sums, output, row);
-  if (w.row_scales != nullptr) value *= w.row_scales[n];
-  const int64_t at = row * a.out_stride + w.out_column + n;
-  switch (a.output) {
-    case StreamOutput::kGatedBF16:
-      value = silu(value) * total_of<kRows>(sums + kStreamWarps * kSliceSums<kRows>, output, row);
-      [[fallthrough]];
-    case StreamOutput::kBF16:
-      static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16(value);
-      break;
-    case StreamOutput::kAddF32:
-      a.residual[row * a.residual_stride + w.out_column + n] = before + value;
-      [[fallthrough]];
-    case StreamOutput::kF32:
-      static_cast<float*>(a.out)[at] = value;
-      break;
-  }
 }
 
 }  // namespace pewter::cuda
