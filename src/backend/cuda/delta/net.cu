@@ -149,7 +149,7 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     sync_flow();
   } else if (coded) {
     if (thread == 0)
-      transfer.request(rows, 1, m * row_pitch(width), [&](int) { return a.in.codes; });
+      transfer.request(rows, m * row_pitch(width), a.in.codes);
     transfer.wait();
   } else {
     stage_aligned_rows(a.in.x, a.in.x_stride, m, a.in.k, width, rows);
@@ -177,7 +177,7 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
       if constexpr (kSharedOut) {
         if (out_coded) {
           if (thread == 0)
-            transfer.request(rows, 1, m * row_pitch(out_width), [&](int) { return a.out.codes; });
+            transfer.request(rows, m * row_pitch(out_width), a.out.codes);
           transfer.wait();
         } else {
           sync_flow();

@@ -16,6 +16,15 @@ namespace pewter::cuda {
 constexpr int64_t kMaxShared = 98 * 1024;
 constexpr int64_t kOwnShared = 1024;  // the hardware adds to a block's shared memory
 
+// Units of work of a number of blocks of threads: `each`, and one more for the first `more`.
+struct Shares {
+  int each, more;
+  __host__ __device__ static Shares of(int units, int shares) {
+    return {units / shares, units % shares};
+  }
+  __device__ int begin(int index) const { return each * index + min(index, more); }
+};
+
 // Inputs of a row in shared memory: whole blocks of every format.
 constexpr int padded_inputs(int k) { return static_cast<int>(round_up(k, 128)); }
 
