@@ -227,6 +227,7 @@ cuda::DeltaArgs CudaOps::delta_args(const DeltaMixArgs& args) const {
                         .value_heads = to_int(args.value_heads),
                         .key_dim = to_int(args.key_dim),
                         .value_dim = to_int(args.value_dim),
+                        .sharers = to_int(args.value_heads / args.key_heads),
                         .state = args.state.state.data_as<float>(),
                         .window = bf16(args.state.window),
                         .tape = bf16(args.state.tape),

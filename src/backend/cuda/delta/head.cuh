@@ -155,7 +155,7 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
   const int dk = kWhole ? kKeys : a.key_dim, dv = kWhole ? kColumns : a.value_dim;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp;
   const Part part = part_of(a, sequence);
-  const int sharers = a.value_heads / a.key_heads, key_head = head / sharers;
+  const int key_head = head / a.sharers;
   __nv_bfloat16* const window = a.window + static_cast<int64_t>(part.slot) * 3 * channels;
   __nv_bfloat16* const tape = a.tape + static_cast<int64_t>(part.slot) * kTapeRows * channels;
   float* const gate_tape =
@@ -245,7 +245,7 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     if (!is_new && thread == 0) {  // the old columns have been read
       int32_t* const readers = a.readers + sequence * a.key_heads + key_head;
       __threadfence();
-      memory.last_reader = atomicAdd(readers, 1) == sharers - 1;
+      memory.last_reader = atomicAdd(readers, 1) == a.sharers - 1;
       if (memory.last_reader) *readers = 0;
     }
 #pragma unroll 1

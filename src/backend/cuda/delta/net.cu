@@ -14,6 +14,7 @@
 #include "backend/cuda/delta/head.cuh"
 #include "backend/cuda/delta/net.h"
 #include "backend/cuda/linear/flow.cuh"
+#include "backend/cuda/linear/held.cuh"
 #include "backend/cuda/linear/stream_unit.cuh"
 
 namespace pewter::cuda {
@@ -31,21 +32,10 @@ struct Plan {
   int units;                      // of the projections
   int fixed;                      // of them a block of threads has from the start
   int stage_bytes, stage_count;
-  int row_bytes;     // for rows in shared memory
-  int row_capacity;  // of a head
+  int pieces[kStacks];  // blocks of each matrix's tiles that a stage has room for
+  int row_bytes;        // for rows in shared memory
+  int row_capacity;     // of a head
 };
-
-// Copies rows of bf16 into shared memory, by the eight warps. Rows and k are whole pieces of eight
-// inputs; behind k, up to `width`, come zeros.
-__device__ inline void stage_aligned_rows(const __nv_bfloat16* from, int64_t stride, int count,
-                                          int k, int width, uint8_t* rows) {
-#pragma unroll 1
-  for (int r = 0; r < count; ++r)
-#pragma unroll 4
-    for (int at = static_cast<int>(threadIdx.x) * 8; at < width; at += kFlowWarps * kWarp * 8)
-      *reinterpret_cast<uint4*>(rows + r * row_pitch(width) + 2 * at) =
-          at < k ? *reinterpret_cast<const uint4*>(from + r * stride + at) : uint4{};
-}
 
 // What a stage of weights is for, or what is to be done between two.
 struct Task {
@@ -96,7 +86,7 @@ __device__ inline void request_all(const DeltaNet& a, const Plan& plan, const Ti
       out_tile += plan.streams;
     }
     const TileStack& w = stacks[stack];
-    const int piece = piece_blocks(w, plan.stage_bytes), blocks = w.blocks;
+    const int piece = plan.pieces[stack], blocks = w.blocks;
     const uint8_t* const from = w.values + static_cast<int64_t>(tile) * blocks * w.block_bytes;
 #pragma unroll 1
     for (int first = 0; first < blocks; first += piece) {
@@ -111,7 +101,9 @@ __device__ inline void request_all(const DeltaNet& a, const Plan& plan, const Ti
   flow.send({.kind = Task::kEnd}, 0);
 }
 
-template <int kRows, bool kSharedOut>
+// kHeld: blocks of k of a warp, whose inputs are held in registers for projections of int4; 0: not
+// so.
+template <int kRows, bool kSharedOut, int kHeld>
 __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t* shared_memory) {
   __shared__ FlowMemory<Task> flow_memory;
   __shared__ uint64_t ready, rows_here;
@@ -147,18 +139,18 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     sync_flow();
     if (coded) code_rows_in_place<kStreamThreads>(m, width, rows);
     sync_flow();
-  } else if (coded) {
-    if (thread == 0)
-      transfer.request(rows, m * row_pitch(width), a.in.codes);
-    transfer.wait();
   } else {
-    stage_aligned_rows(a.in.x, a.in.x_stride, m, a.in.k, width, rows);
-    sync_flow();
+    if (thread == 0)
+      request_rows(transfer, rows, m, width, coded, a.in.x, a.in.x_stride, a.in.codes);
+    transfer.wait();
   }
 
   Inputs<kRows, true> x;
   Inputs<kRows, false> far;  // rows of the output projection that shared memory has no room for
   point_at(x, me, m, width, coded, [&](int r) { return rows + r * row_pitch(width); });
+  HeldRows<kHeld> held;
+  if constexpr (kHeld > 0)
+    if (coded) held.load(x, me);
   Sums<kRows> slice = {};
 #pragma unroll 1
   for (int unit = 0;;) {
@@ -175,15 +167,12 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
       const int out_width = padded_inputs(a.out.k);
       const bool out_coded = is_coded(stacks[last].format);
       if constexpr (kSharedOut) {
-        if (out_coded) {
-          if (thread == 0)
-            transfer.request(rows, m * row_pitch(out_width), a.out.codes);
-          transfer.wait();
-        } else {
-          sync_flow();
-          stage_aligned_rows(a.out.x, a.out.x_stride, m, a.out.k, out_width, rows);
-          sync_flow();
+        if (thread == 0) {
+          transfer.see_writes();
+          request_rows(transfer, rows, m, out_width, out_coded, a.out.x, a.out.x_stride,
+                       a.out.codes);
         }
+        transfer.wait();
         point_at(x, me, m, out_width, out_coded,
                  [&](int r) { return rows + r * row_pitch(out_width); });
       } else {
@@ -202,7 +191,15 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     const BlockFormat format = format_of(w);
     const uint32_t at = flow.address() + me.warp * format.block_bytes;
     const int blocks = blocks_of(me.warp, task.blocks), first = task.first + me.warp;
-    if (kSharedOut || task.kind == Task::kProject)
+    bool done = false;
+    if constexpr (kHeld > 0)
+      if (coded && task.kind == Task::kProject) {
+        multiply_held(format, at, me, held, slice);
+        done = true;
+      }
+    if (done)
+      ;
+    else if (kSharedOut || task.kind == Task::kProject)
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, x, slice);
     else
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, far,
@@ -233,13 +230,13 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   }
 }
 
-template <int kRows, bool kSharedOut>
+template <int kRows, bool kSharedOut, int kHeld>
 __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks))
     net_kernel(const __grid_constant__ DeltaNet a, const __grid_constant__ Plan plan) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   const int index = static_cast<int>(blockIdx.x);
   if (index >= plan.heads) {
-    stream_role<kRows, kSharedOut>(a, plan, shared_memory);
+    stream_role<kRows, kSharedOut, kHeld>(a, plan, shared_memory);
   } else {
     if (threadIdx.x >= kStreamThreads) return;
     __shared__ uint64_t state_here;
@@ -280,15 +277,20 @@ int64_t head_bytes(const DeltaNet& net) {
 }
 
 using Kernel = void (*)(DeltaNet, Plan);
-Kernel kernel_for(const DeltaNet& net) {
-  if (net.in.rows <= 4) return shares_out(net) ? net_kernel<4, true> : net_kernel<4, false>;
-  return shares_out(net) ? net_kernel<8, true> : net_kernel<8, false>;
+Kernel kernel_for(const DeltaNet& net, int held) {
+  if (net.in.rows > kHeldRows)
+    return shares_out(net) ? net_kernel<8, true, 0> : net_kernel<8, false, 0>;
+  if (!shares_out(net)) return net_kernel<4, false, 0>;
+  return held == 3   ? net_kernel<4, true, 3>
+         : held == 2 ? net_kernel<4, true, 2>
+                     : net_kernel<4, true, 0>;
 }
 
 struct Launch {
   Plan plan{};
   int grid = 0;
   int64_t bytes = 0;
+  int held = 0;
 };
 Launch plan_for(const Gpu& gpu, const DeltaNet& net) {
   Launch l;
@@ -306,6 +308,13 @@ Launch plan_for(const Gpu& gpu, const DeltaNet& net) {
     const int64_t held = int64_t{count} * piece_blocks(w, bytes) * w.block_bytes;
     if (count < kLeastStages || held <= most) continue;
     most = held, plan.stage_bytes = bytes, plan.stage_count = count;
+  }
+  // Tiles of int4 that a stage has whole; all projections are as wide.
+  l.held = held_blocks(w.blocks);
+  for (int i = 0; i <= net.in.stacks && plan.stage_bytes > 0; ++i) {
+    const TileStack& m = i < net.in.stacks ? net.in.w[i] : net.out.w[0];
+    plan.pieces[i] = piece_blocks(m, plan.stage_bytes);
+    if (i < net.in.stacks && is_coded(m.format) && plan.pieces[i] < m.blocks) l.held = 0;
   }
   plan.row_capacity = row_capacity(net);
   l.bytes =
@@ -327,7 +336,7 @@ bool fits(const Gpu& gpu, const DeltaNet& net) {
   const Launch l = plan_for(gpu, net);
   if (l.plan.stage_count == 0 || l.bytes + kOwnBytes > static_cast<int64_t>(kMostSharedBytes))
     return false;
-  const Kernel kernel = kernel_for(net);
+  const Kernel kernel = kernel_for(net, l.held);
   set_kernel_limits(reinterpret_cast<const void*>(kernel), static_cast<size_t>(l.bytes));
   int resident = 0;
   CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kFlowThreads,
@@ -348,7 +357,8 @@ bool can_fuse(const Gpu& gpu, const DeltaNet& given) {
   return gpu.has_bulk_copies && common(net.in) && common(net.out) &&
          gpu.shared_bytes >= kResidentBlocks * taken && net.mix.sequences == 1 &&
          net.in.rows <= kMostNetRows && can_code(net.mix) && net.in.k % 128 == 0 &&
-         net.in.x_stride % 8 == 0 && net.out.x_stride % 8 == 0 && net.in.k <= kWidestQuadRow &&
+         net.out.k % 128 == 0 && net.in.x_stride % 8 == 0 && net.out.x_stride % 8 == 0 &&
+         net.in.k <= kWidestQuadRow &&
          net.mix.value_heads * 3 <= gpu.multiprocessors * kResidentBlocks && fits(gpu, net);
 }
 
@@ -362,7 +372,7 @@ void delta_net(cudaStream_t stream, const Gpu& gpu, const DeltaNet& net) {
   sort_stacks(sorted.in);
   const Launch l = plan_for(gpu, sorted);
   launch(stream, dim3(static_cast<unsigned>(l.grid)), dim3(kFlowThreads),
-         static_cast<size_t>(l.bytes), kernel_for(sorted), sorted, l.plan);
+         static_cast<size_t>(l.bytes), kernel_for(sorted, l.held), sorted, l.plan);
 }
 
 }  // namespace pewter::cuda

@@ -73,7 +73,7 @@ struct Chunk {
 __device__ inline void load_chunk(const DeltaArgs& a, int64_t first, int rows, int head,
                                   Chunk& chunk) {
   const int dk = a.key_dim, dv = a.value_dim, channels = a.channels();
-  const int key_head = head / (a.value_heads / a.key_heads);
+  const int key_head = head / a.sharers;
   const int warp = threadIdx.x / kWarp;
   for (int i = threadIdx.x; i < rows * kColumns; i += kRuleThreads) {
     const int row = i / kColumns, c = i % kColumns;

@@ -83,6 +83,18 @@ __device__ inline void stage_rows(int count, int k, int width, bool coded, const
   }
 }
 
+// Requests rows of `width` inputs, a multiple of 128, aligned to 16 bytes: as they are, or the same
+// rows coded. By one thread.
+__device__ inline void request_rows(const Transfer& transfer, uint8_t* rows, int count, int width,
+                                    bool coded, const __nv_bfloat16* x, int64_t stride,
+                                    const uint8_t* codes) {
+  const int pitch = row_pitch(width);
+  const auto* const from = coded ? codes : reinterpret_cast<const uint8_t*>(x);
+  const int64_t step = coded ? pitch : 2 * stride;
+  transfer.request(rows, count, coded ? pitch : 2 * width, pitch,
+                   [&](int r) { return from + r * step; });
+}
+
 // Rows normalised on their way into shared memory, as bf16. Complete after a barrier.
 template <int kThreads, typename Sync = BlockBarrier>
 __device__ inline void stage_normed_rows(const float* x, int64_t stride, int count, int k,

@@ -68,14 +68,16 @@ struct Transfer {
   __device__ explicit Transfer(const void* at) : barrier(shared_address(at)) {
     if (threadIdx.x == 0) init_barrier<1>(barrier);
   }
+  // By one thread: what this kernel's blocks of threads wrote, and this thread has waited for, is
+  // seen by copies that it requests. What earlier kernels wrote is, after wait_for_inputs().
+  static __device__ void see_writes() {
+    if constexpr (kBulkCopies) asm volatile("fence.proxy.async.global;" ::: "memory");
+  }
   // By one thread, after wait_for_inputs(): `count` copies of `size` bytes, number i from from(i)
   // to `to` + i · pitch. Both ends, size and pitch are multiples of 16.
   template <typename From>
   __device__ void request(void* to, int count, int size, int pitch, const From& from) const {
-    if constexpr (kBulkCopies) {
-      asm volatile("fence.proxy.async;" ::: "memory");  // others wrote what the copies read
-      expect_bytes(barrier, count * size);
-    }
+    expect_bytes(barrier, count * size);
 #pragma unroll 1
     for (int i = 0; i < count; ++i)
       if constexpr (kBulkCopies)

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "backend/cuda/linear/flow.cuh"
+#include "backend/cuda/linear/held.cuh"
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/moe/experts_up_few.h"
 #include "backend/cuda/moe/routing.cuh"
@@ -22,10 +23,11 @@ constexpr int kPartSums = kFlowWarps * kSliceSums<kRows>;
 
 struct Plan {
   int stage_bytes, stage_count;
-  int width;          // of rows in shared memory
-  int shared_shares;  // blocks of threads of the shared expert, the first ones
-  Shares shared;      // their units
-  Shares routed;      // the others', of one row
+  int shared_piece, routed_piece;  // blocks of a tile that a stage has room for
+  int width;                       // of rows in shared memory
+  int shared_shares;               // blocks of threads of the shared expert, the first ones
+  Shares shared;                   // their units
+  Shares routed;                   // the others', of one row
 };
 
 // What a stage of weights is.
@@ -38,10 +40,9 @@ struct Task {
 
 // Requests the units of a block of threads, by one thread. first_block: of the table.
 __device__ inline void request_units(const TileStack (&w)[2], const RowBlock* table,
-                                     int first_block, int begin, int end, int stage_bytes,
+                                     int first_block, int begin, int end, int piece,
                                      Flow<Task>& flow) {
   const int tiles = w[0].tiles, k_blocks = w[0].blocks, block_bytes = w[0].block_bytes;
-  const int piece = piece_blocks(w[0], stage_bytes);
   int block = first_block + begin / tiles, tile = begin % tiles;
 #pragma unroll 1
   for (int unit = begin; unit < end; ++unit) {
@@ -64,9 +65,10 @@ __device__ inline void request_units(const TileStack (&w)[2], const RowBlock* ta
   flow.send({.block = -1}, 0);
 }
 
-// kMost: rows of the step at most.
-template <int kMost>
-__global__ void __launch_bounds__(kFlowThreads, register_blocks(3))
+// kMost: rows of the step at most. kHeld: blocks of k of a warp, whose inputs are held in registers
+// for matrices of int4; 0: not so.
+template <int kMost, int kHeld>
+__global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks))
     few_kernel(const __grid_constant__ ExpertsUp a, const __grid_constant__ Plan plan) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ FlowMemory<Task> flow_memory;
@@ -97,7 +99,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(3))
                                           static_cast<int>(gridDim.x) - plan.shared_shares);
     const int place = index - (shared ? 0 : plan.shared_shares);
     request_units(w, routing.blocks, shared ? 0 : kSharedBlocks, share.begin(place),
-                  share.begin(place + 1), plan.stage_bytes, flow);
+                  share.begin(place + 1), shared ? plan.shared_piece : plan.routed_piece, flow);
     return;
   }
 
@@ -106,9 +108,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(3))
   const bool coded = is_coded(w[0].format);
   const int pitch = row_pitch(plan.width);
   if (thread == 0)
-    transfer.request(rows, step_rows, coded ? pitch : 2 * plan.width, pitch, [&](int r) {
-      return coded ? a.codes + r * pitch : reinterpret_cast<const uint8_t*>(a.x + r * a.x_stride);
-    });
+    request_rows(transfer, rows, step_rows, plan.width, coded, a.x, a.x_stride, a.codes);
   if (!shared) {
     route_few(
         a.route, routing, index == plan.shared_shares,
@@ -130,17 +130,34 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(3))
       return rows + row * pitch;
     });
   };
-  if (kMost == 1) point({.count = 1});
+  HeldRows<kHeld> held;
+  const bool holds = kHeld > 0 && coded;
+  if (kMost == 1) {
+    point({.count = 1});
+    if (holds) held.load(x, me);
+  }
   Sums<kRows> slice = {};
-  int buffer = 0;
+  int buffer = 0, pointed_at = -1;
 #pragma unroll 1
   for (;;) {
     const Task task = flow.receive();
     if (task.block < 0) break;
-    if (kMost > 1 && task.part == 0 && task.first == 0) point(routing.blocks[task.block]);
-    multiply_blocks<false, Formats::kCommon>(format, flow.address() + me.warp * format.block_bytes,
-                                             blocks_of(me.warp, task.blocks), task.first + me.warp,
-                                             kFlowWarps, me, x, slice);
+    if (kMost > 1 && task.block != pointed_at) {
+      pointed_at = task.block;
+      point(routing.blocks[task.block]);
+      if (holds) held.load(x, me);
+    }
+    const uint32_t at = flow.address() + me.warp * format.block_bytes;
+    const int blocks = blocks_of(me.warp, task.blocks), first = task.first + me.warp;
+    if constexpr (kHeld > 0) {
+      if (holds)
+        multiply_held(format, at, me, held, slice);
+      else
+        multiply_blocks<false, Formats::kPlain>(format, at, blocks, first, kFlowWarps, me, x,
+                                                slice);
+    } else {
+      multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, x, slice);
+    }
     flow.release();
     if (!task.ends) continue;
     float* const to = sums + buffer * 2 * kPartSums;
@@ -169,13 +186,12 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(3))
 
 bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const Grouping& groups = args.groups;
-  const bool common = std::all_of(args.w, args.w + 2, is_common) &&
-                      std::all_of(args.shared, args.shared + 2, is_common);
-  const bool coded = is_coded(args.w[0].format) || is_coded(args.shared[0].format);
+  const TileStack &w = args.w[0], &shared = args.shared[0];
+  const bool common = is_common(w) && is_common(shared), one = groups.rows == 1;
   if (!gpu.has_bulk_copies || args.route.logits == nullptr || groups.rows > kRows || !common ||
-      (coded && !args.has_codes) || args.k % 128 != 0 || args.x_stride % 8 != 0)
+      ((is_coded(w.format) || is_coded(shared.format)) && !args.has_codes) || args.k % 128 != 0 ||
+      args.x_stride % 8 != 0)
     return false;
-  const bool one = groups.rows == 1;
   const auto own = static_cast<int64_t>(one ? sizeof(Routing<1>) : sizeof(Routing<kRows>)) +
                    static_cast<int64_t>(sizeof(FlowMemory<Task>)) + 64;
   const int64_t fixed = 4 * kPartSums * int64_t{4} + int64_t{groups.rows} * row_pitch(args.k);
@@ -184,27 +200,36 @@ bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   if (bytes + own > kMaxShared) return false;
 
   const int most = gpu.multiprocessors * resident_blocks(gpu, bytes + own, kResidentBlocks);
-  const int pairs = groups.rows * groups.top_k;
-  const int units = pairs * args.w[0].tiles, shared_units = args.shared[0].tiles;
-  const int grid = std::min(most, units + shared_units);
+  const int pairs = groups.rows * groups.top_k, units = pairs * w.tiles;
+  const int grid = std::min(most, units + shared.tiles);
   // The shared expert's share of the bytes, when each choice is of another expert; then as many
   // blocks of threads as let none have more units than another.
-  const auto cost = [](const TileStack(&w)[2]) {
-    return static_cast<int64_t>(w[0].tiles) * w[0].blocks * (w[0].block_bytes + w[1].block_bytes);
+  const auto cost = [](const TileStack& of) {
+    return int64_t{of.tiles} * of.blocks * of.block_bytes;
   };
-  const int64_t shared_cost = cost(args.shared), all = shared_cost + pairs * cost(args.w);
+  const int64_t all = cost(shared) + pairs * cost(w);
   const int wanted =
-      std::clamp(static_cast<int>(shared_cost * grid / all), 1, std::min(shared_units, grid - 1));
-  const int each = shared_units / wanted;
-  const int shares = std::clamp((shared_units + each - 1) / each, 1, grid - 1);
+      std::clamp(static_cast<int>(cost(shared) * grid / all), 1, std::min(shared.tiles, grid - 1));
+  const int each = shared.tiles / wanted;
+  const int shares = std::clamp((shared.tiles + each - 1) / each, 1, grid - 1);
+
+  const Plan plan{.stage_bytes = stages.bytes,
+                  .stage_count = stages.count,
+                  .shared_piece = piece_blocks(shared, stages.bytes),
+                  .routed_piece = piece_blocks(w, stages.bytes),
+                  .width = args.k,
+                  .shared_shares = shares,
+                  .shared = Shares::of(shared.tiles, shares),
+                  .routed = Shares::of(units, grid - shares)};
+  // Tiles of int4 that a stage has whole; both matrices are as wide.
+  const bool whole = (!is_coded(w.format) || plan.routed_piece == w.blocks) &&
+                     (!is_coded(shared.format) || plan.shared_piece == shared.blocks);
+  const int held = whole ? held_blocks(args.k / 128) : 0;
+  const auto kernel = held == 3   ? (one ? few_kernel<1, 3> : few_kernel<kRows, 3>)
+                      : held == 2 ? (one ? few_kernel<1, 2> : few_kernel<kRows, 2>)
+                                  : (one ? few_kernel<1, 0> : few_kernel<kRows, 0>);
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kFlowThreads), static_cast<size_t>(bytes),
-         one ? few_kernel<1> : few_kernel<kRows>, args,
-         Plan{.stage_bytes = stages.bytes,
-              .stage_count = stages.count,
-              .width = args.k,
-              .shared_shares = shares,
-              .shared = Shares::of(shared_units, shares),
-              .routed = Shares::of(units, grid - shares)});
+         kernel, args, plan);
   return true;
 }
 
