@@ -280,7 +280,10 @@ using Kernel = void (*)(DeltaNet, Plan);
 Kernel kernel_for(const DeltaNet& net, int held) {
   if (net.in.rows > kHeldRows)
     return shares_out(net) ? net_kernel<8, true, 0> : net_kernel<8, false, 0>;
-  if (!shares_out(net)) return net_kernel<4, false, 0>;
+  if (!shares_out(net))
+    return held == 3   ? net_kernel<4, false, 3>
+           : held == 2 ? net_kernel<4, false, 2>
+                       : net_kernel<4, false, 0>;
   return held == 3   ? net_kernel<4, true, 3>
          : held == 2 ? net_kernel<4, true, 2>
                      : net_kernel<4, true, 0>;
@@ -299,15 +302,21 @@ Launch plan_for(const Gpu& gpu, const DeltaNet& net) {
   plan.row_bytes = static_cast<int>(row_bytes(net));
   const int64_t fixed = plan.row_bytes + 2 * kStreamWarps * 16 * columns * int64_t{4};
   const int64_t room = static_cast<int64_t>(kMostSharedBytes) - kOwnBytes - fixed;
-  // Stages that hold the most of the projections' units.
+  // Stages that hold a tile of the projections each, or else the most of them: eight blocks of
+  // every matrix at least.
   const TileStack& w = net.in.w[net.in.stacks - 1];
+  int least = kStreamWarps * net.out.w[0].block_bytes;
+  for (int i = 0; i < net.in.stacks; ++i)
+    least = std::max(least, kStreamWarps * net.in.w[i].block_bytes);
+  const int tile = w.blocks * w.block_bytes;
   int64_t most = 0;
-  for (const int blocks : {4, 3, 2}) {  // eight blocks of any format at least
-    const int bytes = blocks * kStreamWarps * (kMostBlockBytes / 2);
+  for (const int bytes :
+       {tile, 32 * (kMostBlockBytes / 2), 24 * (kMostBlockBytes / 2), 16 * (kMostBlockBytes / 2)}) {
     const int count = static_cast<int>(std::min<int64_t>(room / bytes, kMostFlowStages));
     const int64_t held = int64_t{count} * piece_blocks(w, bytes) * w.block_bytes;
-    if (count < kLeastStages || held <= most) continue;
+    if (bytes < least || count < kLeastStages || held <= most) continue;
     most = held, plan.stage_bytes = bytes, plan.stage_count = count;
+    if (bytes == tile && count > kLeastStages) break;
   }
   // Tiles of int4 that a stage has whole; all projections are as wide.
   l.held = held_blocks(w.blocks);

@@ -28,7 +28,7 @@ constexpr int kRows = block_rows(1);
 
 // What warps of one kind have to do with, and where that lies in shared memory.
 struct Role {
-  int blocks;              // of k, a warp's share
+  int blocks, each;        // of k: a warp's share, and what a stage has room for
   int width;               // inputs of a row of them
   int chunk, stage_bytes;  // bytes of a stage that are used; from one to the next
   int ring, rows;          // the first warp's
@@ -93,6 +93,7 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
   __shared__ __align__(16) unsigned char routing_memory[sizeof(Routing<kMost>)];
   __shared__ uint64_t barriers[kWarps * kFewStages];
   auto& routing = *reinterpret_cast<Routing<kMost>*>(routing_memory);
+  start_next();
   const Lane me;
   const int thread = static_cast<int>(threadIdx.x), tile = static_cast<int>(blockIdx.x);
   const int step_rows = kMost == 1 ? 1 : a.groups.rows, top_k = a.groups.top_k;
@@ -148,7 +149,6 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
 
   const BlockFormat format = format_of(w);
   const bool coded = is_coded(w.format);
-  const int each = role.chunk / block_bytes;
   const int first_input = first_block * block_inputs(w.format);
   const int inputs = min((shared ? a.shared_k : a.k) - first_input, role.width);
   Walk<kMost == 1> here{first_entry};
@@ -179,10 +179,10 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
     };
     const int row = source(min(me.t, count - 1));
 #pragma unroll 1
-    for (int block = 0; block < blocks; block += each) {
+    for (int block = 0; block < blocks; block += role.each) {
       const uint32_t at = ring.wait();
       if (shared) total[0][0] = total[0][2] = 0;
-      multiply_blocks<true, kFormats>(format, at, min(each, blocks - block), block, 1, me, x,
+      multiply_blocks<true, kFormats>(format, at, min(role.each, blocks - block), block, 1, me, x,
                                       total);
       // Parts of the shared expert's sum are added in order.
       if (shared) keep(shared_results + 16 * (row * w.blocks + first_block + block));
@@ -231,6 +231,7 @@ bool down_few(cudaStream_t stream, const ExpertsDown& args) {
                             : few_kernel<kFewRouted, Formats::kCommon>;
   Plan plan{.routed = {.blocks = args.w.blocks, .width = padded_inputs(args.k)},
             .shared = {.blocks = (args.shared.blocks + kSharedWarps - 1) / kSharedWarps,
+                       .each = 1,
                        .chunk = args.shared.block_bytes,
                        .stage_bytes = kMostBlockBytes}};
   plan.shared.width = padded_inputs(plan.shared.blocks * block_inputs(args.shared.format));
@@ -242,7 +243,8 @@ bool down_few(cudaStream_t stream, const ExpertsDown& args) {
     if (together > groups.rows) continue;
     plan.together = together;
     plan.routed.stage_bytes = blocks * kBlock;
-    plan.routed.chunk = blocks * kBlock / args.w.block_bytes * args.w.block_bytes;
+    plan.routed.each = blocks * kBlock / args.w.block_bytes;
+    plan.routed.chunk = plan.routed.each * args.w.block_bytes;
     const int row_bytes = together * (kRoutedWarps * row_pitch(plan.routed.width) +
                                       kSharedWarps * row_pitch(plan.shared.width));
     const int result_bytes = (choices + groups.rows * args.shared.blocks) * 64;
