@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   const bool holds = kHeld > 0 && coded;
   if (kMost == 1) {
     point({.count = 1});
-    if (holds) held.load(x, me);
+    if (holds) held.load(x, me, me.warp, kHeld);
   }
   Sums<kRows> slice = {};
   int buffer = 0, pointed_at = -1;
@@ -145,13 +145,13 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     if (kMost > 1 && task.block != pointed_at) {
       pointed_at = task.block;
       point(routing.blocks[task.block]);
-      if (holds) held.load(x, me);
+      if (holds) held.load(x, me, me.warp, kHeld);
     }
     const uint32_t at = flow.address() + me.warp * format.block_bytes;
     const int blocks = blocks_of(me.warp, task.blocks), first = task.first + me.warp;
     if constexpr (kHeld > 0) {
       if (holds)
-        multiply_held(format, at, me, held, slice);
+        multiply_held(format, at, kHeld, me, held, slice);
       else
         multiply_blocks<false, Formats::kPlain>(format, at, blocks, first, kFlowWarps, me, x,
                                                 slice);
