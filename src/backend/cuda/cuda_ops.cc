@@ -282,6 +282,7 @@ bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
   cuda::DeltaNet net{.in = normed_product(args.in),
                      .mix = mix_args(args.mix),
                      .out = adding_product(args.out),
+                     .next = prefetch_of({}, args.next),
                      .words = scratch_.net_words};
   if (cuda::is_coded(args.out.w.format)) net.mix.codes = scratch_.codes;
   const TensorView& x = args.in.x;
@@ -299,6 +300,25 @@ bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
   return true;
 }
 
+// As much as the cache may be expected to keep until it is read.
+cuda::Prefetch CudaOps::prefetch_of(std::initializer_list<const WeightMatrix*> first,
+                                    NextWeights next) const {
+  cuda::Prefetch list;
+  int64_t left = gpu().cache_bytes * 2 / 5;
+  const auto add = [&](const WeightMatrix* w) {
+    if (list.count == cuda::kMostPrefetched || w->layout != cuda::kTiledLayout || w->count != 1)
+      return;
+    const int64_t bytes = std::min(w->values.dim(1), left) / 16 * 16;
+    if (bytes == 0) return;
+    list.from[list.count] = reinterpret_cast<const uint8_t*>(w->values.data());
+    list.bytes[list.count++] = to_int(bytes);
+    left -= bytes;
+  };
+  for (const WeightMatrix* w : first) add(w);
+  for (const WeightMatrix* w : next) add(w);
+  return list;
+}
+
 void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
   cuda::DeltaArgs delta = delta_args(args);
   delta.fold_slot = static_cast<int32_t>(slot);
@@ -307,7 +327,9 @@ void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
   cuda::delta_decode(stream(), delta);
 }
 
-void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
+void CudaOps::attention_prepare(const AttentionPrepareArgs& args) { prepare(args, {}); }
+
+void CudaOps::prepare(const AttentionPrepareArgs& args, const cuda::Prefetch& next) {
   cuda::attention_prepare(stream(),
                           {.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
                            .batch = batch_of(args.batch),
@@ -323,7 +345,8 @@ void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
                            .positions = args.batch.positions,
                            .position_delta = args.batch.position_delta,
                            .q = bf16(args.q),
-                           .q_stride = args.q.stride(0)});
+                           .q_stride = args.q.stride(0),
+                           .next = next});
 }
 
 void CudaOps::attention(const AttentionArgs& args) { attend(args, false, true); }
@@ -353,7 +376,10 @@ bool CudaOps::attend(const AttentionArgs& args, bool wants_codes, bool runs) {
 
 void CudaOps::attention_net(const AttentionNetArgs& args) {
   if (args.stages.runs(0)) norm_linear(args.in);
-  if (args.stages.runs(1)) attention_prepare(args.prepare);
+  if (args.stages.runs(1))
+    prepare(args.prepare, args.prepare.batch.phase == Phase::kDecode
+                              ? prefetch_of({&args.out.w}, args.next)
+                              : cuda::Prefetch{});
   const bool coded = attend(args.attention, cuda::is_coded(args.out.w.format), args.stages.runs(2));
   if (args.stages.runs(3)) add_product(args.out, coded);
 }
@@ -507,7 +533,9 @@ void CudaOps::moe(const MoeArgs& args) {
     cuda::group_pairs(stream(), pairs);
   }
   const cuda::RouteRows still = up_routes ? rows : cuda::RouteRows{};
-  if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up_products(args.up, coded, still));
+  cuda::ExpertsUp up = up_products(args.up, coded, still);
+  up.next = prefetch_of({}, args.next);
+  if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up);
   if (args.stages.runs(2)) cuda::experts_down(stream(), gpu(), down_products(args.down, still));
 }
 

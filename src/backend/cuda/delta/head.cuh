@@ -74,12 +74,13 @@ struct SharedHeadState {
     if (threadIdx.x == 0) {
       init_barrier<1>(barrier);
       publish_barriers();
+      expect_bytes(barrier, kKeys * kColumns * 4);
     }
     sync();
-    if (threadIdx.x != 0) return;
-    expect_bytes(barrier, kKeys * kColumns * 4);
+    if (threadIdx.x % kWarp != 0) return;
+    constexpr int kWarps = 8;  // one alone takes microseconds to ask for every row
 #pragma unroll 1
-    for (int key = 0; key < kKeys; ++key)
+    for (int key = static_cast<int>(threadIdx.x) / kWarp; key < kKeys; key += kWarps)
       copy_bulk_once(shared_address(s + key * kPitch), memory + key * kColumns, kColumns * 4,
                      barrier);
   }

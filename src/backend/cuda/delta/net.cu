@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "backend/cuda/common/grid_sync.cuh"
+#include "backend/cuda/common/prefetch.cuh"
 #include "backend/cuda/delta/head.cuh"
 #include "backend/cuda/delta/net.h"
 #include "backend/cuda/linear/flow.cuh"
@@ -100,6 +101,7 @@ __device__ inline void request_all(const DeltaNet& a, const Plan& plan, const Ti
     }
   }
   flow.send({.kind = Task::kEnd}, 0);
+  prefetch(a.next, index, plan.streams);  // while the heads are at work
 }
 
 // kHeld: blocks of k of a warp, whose inputs are held in registers for projections of int4; 0: not

@@ -2,6 +2,7 @@
 // output projection.
 #pragma once
 
+#include "backend/cuda/common/prefetch.h"
 #include "backend/cuda/delta/delta.h"
 #include "backend/cuda/linear/stream.h"
 
@@ -17,6 +18,7 @@ struct DeltaNet {
   float epsilon = 0;
   DeltaArgs mix;
   StreamArgs out;            // of one matrix
+  Prefetch next;             // for the kernels behind
   int32_t* words = nullptr;  // scratch [kNetWords], zero between kernels
 };
 

@@ -2,13 +2,15 @@
 // shared memory and every block of threads routes them for itself. experts_up.cu is the plain twin.
 //
 // Split of work: as there, but a ninth warp requests the weights. The shared expert's are on their
-// way before the kernel before has ended, the others' as soon as the rows are routed.
+// way before the kernel before has ended, the others' as soon as the rows are routed. Until then
+// memory brings the next block's weights into the L2 cache.
 // Bytes: the matrices of the experts met, from memory once. Precision and order of sums: the
 // twin's. Limits: the way from the logits to the first weights, and instructions that are fetched
 // once: the code is short before it is anything else.
 
 #include <algorithm>
 
+#include "backend/cuda/common/prefetch.cuh"
 #include "backend/cuda/linear/flow.cuh"
 #include "backend/cuda/linear/held.cuh"
 #include "backend/cuda/linear/parts.cuh"
@@ -91,7 +93,11 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
 
   if (me.warp == kFlowWarps) {
     if (me.lane != 0) return;
-    if (!shared) wait_barrier(shared_address(&routed), 0);
+    if (!shared) {
+      prefetch(a.next, index - plan.shared_shares,
+               static_cast<int>(gridDim.x) - plan.shared_shares);
+      wait_barrier(shared_address(&routed), 0);
+    }
     const Shares share = shared ? plan.shared
                          : kMost == 1
                              ? plan.routed
