@@ -181,9 +181,9 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
   const int gate_row = kThreads - 1 - thread;  // threads with the least to do
   const float rate = -expf(a.a_log[head]), bias = a.dt_bias[head];
 
-  // The accepted rows of the tape, then the new ones: the same code to the end, so that it is in
-  // the instruction cache when the inputs are there.
-  GatedNorm gated{};
+  // The accepted rows of the tape, then the new ones: the same code, so that it is in the
+  // instruction cache when the inputs are there.
+  GatedNorm gated;
 #pragma unroll 1
   for (int turn = 0; turn < 2; ++turn) {
     const bool is_new = turn == 1;
@@ -234,10 +234,8 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
       }
     }
     if (gate_row < count) {
-      Gates made = gates_of(b, decay, rate, bias);
-      asm volatile("" : "+f"(made.decay), "+f"(made.write));  // in both turns
       if (is_new) {
-        gates = made;
+        gates = gates_of(b, decay, rate, bias);
         kept[0] = gates.decay;
         kept[a.value_heads] = gates.write;
       }
@@ -273,25 +271,20 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
           for (int i = 0; i < 3; ++i) window[i * channels + channel[s]] = memory.history[i][c];
     }
     sync();
-    // The first turn's results are nobody's.
-    if (warp < part.rows) {
-      const int64_t row = part.first + warp;
-      __nv_bfloat16* const out = a.out + row * a.out_stride + head * dv;
-      float* const o = rows.v + warp * kColumns;
-      // The results stay in the row's place as well.
-      auto* const values = reinterpret_cast<__nv_bfloat16*>(o);
-      gated.write(o, memory.norm, a.epsilon, dv, is_new ? out : nullptr, values);
-      if (kWhole && a.codes != nullptr) {
-        // The head is one group of the row; the second sixteen lanes repeat it.
-        __syncwarp();
-        const int at = head * kColumns + thread % 16 * 8, width = a.value_heads * kColumns;
-        const uint4 eight = *reinterpret_cast<const uint4*>(values + thread % 16 * 8);
-        code_inputs(eight, at, is_new && thread % kWarp < 16, width,
-                    a.codes + row * row_pitch(width));
-      }
-    }
-    if (!is_new) sync();
   }
+  if (warp >= part.rows) return;
+  const int64_t row = part.first + warp;
+  __nv_bfloat16* const out = a.out + row * a.out_stride + head * dv;
+  float* const o = rows.v + warp * kColumns;
+  // The results stay in the row's place as well.
+  auto* const kept = reinterpret_cast<__nv_bfloat16*>(o);
+  gated.write(o, memory.norm, a.epsilon, dv, out, kept);
+  if (!kWhole || a.codes == nullptr) return;
+  // The head is one group of the row; the second sixteen lanes repeat it.
+  __syncwarp();
+  const int at = head * kColumns + thread % 16 * 8, width = a.value_heads * kColumns;
+  const uint4 eight = *reinterpret_cast<const uint4*>(kept + thread % 16 * 8);
+  code_inputs(eight, at, thread % kWarp < 16, width, a.codes + row * row_pitch(width));
 }
 
 }  // namespace pewter::cuda

@@ -158,7 +158,7 @@ struct GatedNorm {
       gate[j] = c < dv ? z[c] : __float2bfloat16(0.0f);
     }
   }
-  // out, copy: where the results go, each unless null; copy may overlap o.
+  // copy: where the results go besides, unless null; may overlap o.
   __device__ void write(const float* o, const float* norm, float epsilon, int dv,
                         __nv_bfloat16* out, __nv_bfloat16* copy = nullptr) const {
     const int lane = threadIdx.x % kWarp;
@@ -179,7 +179,7 @@ struct GatedNorm {
     for (int j = 0; j < kParts; ++j) {
       const int c = j * kWarp + lane;
       if (c >= dv) continue;
-      if (out != nullptr) out[c] = __float2bfloat16(value[j]);
+      out[c] = __float2bfloat16(value[j]);
       if (copy != nullptr) copy[c] = __float2bfloat16(value[j]);
     }
   }
