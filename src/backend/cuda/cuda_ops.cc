@@ -533,9 +533,7 @@ void CudaOps::moe(const MoeArgs& args) {
     cuda::group_pairs(stream(), pairs);
   }
   const cuda::RouteRows still = up_routes ? rows : cuda::RouteRows{};
-  cuda::ExpertsUp up = up_products(args.up, coded, still);
-  up.next = prefetch_of({}, args.next);
-  if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up);
+  if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up_products(args.up, coded, still));
   if (args.stages.runs(2)) cuda::experts_down(stream(), gpu(), down_products(args.down, still));
 }
 

@@ -34,7 +34,6 @@ struct Plan {
   int fixed;                      // of them a block of threads has from the start
   int stage_bytes, stage_count;
   int pieces[kStacks];  // blocks of each matrix's tiles that a stage has room for
-  bool out_held;        // rows of the output projection are held in registers
   int row_bytes;        // for rows in shared memory
   int row_capacity;     // of a head
 };
@@ -151,15 +150,10 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   Inputs<kRows, true> x;
   Inputs<kRows, false> far;  // rows of the output projection that shared memory has no room for
   point_at(x, me, m, width, coded, [&](int r) { return rows + r * row_pitch(width); });
-  // Rows in registers: the projections' from here on, the output projection's piece by piece, so
-  // that its instructions are those that are at hand.
   HeldRows<kHeld> held;
-  bool holds = kHeld > 0 && coded;
   if constexpr (kHeld > 0)
-    if (holds) held.load(x, me, me.warp, kHeld);
+    if (coded) held.load(x, me);
   Sums<kRows> slice = {};
-
-  float before = 0;
 #pragma unroll 1
   for (int unit = 0;;) {
     const Task task = flow.receive();
@@ -172,10 +166,6 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
         if (goes_on) wait_for(a.words + kMixed, a.mix.value_heads);
       }
       if (!goes_on) continue;
-      if (a.out.output == StreamOutput::kAddF32 && thread / 16 < m &&
-          index * 16 + thread % 16 < a.out.w[0].n)
-        before = a.out.residual[thread / 16 * a.out.residual_stride + index * 16 + thread % 16];
-      holds = plan.out_held;
       const int out_width = padded_inputs(a.out.k);
       const bool out_coded = is_coded(stacks[last].format);
       if constexpr (kSharedOut) {
@@ -203,15 +193,17 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     const BlockFormat format = format_of(w);
     const uint32_t at = flow.address() + me.warp * format.block_bytes;
     const int blocks = blocks_of(me.warp, task.blocks), first = task.first + me.warp;
-    const bool near = kSharedOut || task.kind == Task::kProject;
+    bool done = false;
     if constexpr (kHeld > 0)
-      if (holds) {
-        if (kSharedOut && task.kind == Task::kOut) held.load(x, me, first, blocks);
-        multiply_held(format, at, blocks, me, held, slice);
+      if (coded && task.kind == Task::kProject) {
+        multiply_held(format, at, me, held, slice);
+        done = true;
       }
-    if (!holds && near)
+    if (done)
+      ;
+    else if (kSharedOut || task.kind == Task::kProject)
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, x, slice);
-    if (!near)
+    else
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, far,
                                                slice);
     flow.release();
@@ -222,21 +214,20 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     for (auto& operand : slice)
       for (float& sum : operand) sum = 0;
     sync_flow();
-    // The projections' results are written by other warps each time.
-    const bool projects = task.kind == Task::kProject;
-    const int writer =
-        projects ? (thread - unit++ % kFlowWarps * kWarp) & (kStreamThreads - 1) : thread;
-    const int row = writer / 16, n = task.tile * 16 + writer % 16;
+    // Other warps each time.
+    const auto writer =
+        (static_cast<uint32_t>(thread) - unit++ % kFlowWarps * kWarp) % kStreamThreads;
+    const int row = static_cast<int>(writer / 16);
+    const int n = task.tile * 16 + static_cast<int>(writer % 16);
     if (row >= m || n >= w.n) continue;
-    const float value = total_of<kRows>(to, writer % 16, row);
-    if (projects) {
+    const float value = total_of<kRows>(to, static_cast<int>(writer % 16), row);
+    if (task.kind == Task::kProject) {
       static_cast<__nv_bfloat16*>(a.in.out)[row * a.in.out_stride + w.out_column + n] =
           __float2bfloat16(value);
     } else {
       static_cast<float*>(a.out.out)[row * a.out.out_stride + n] = value;
       if (a.out.output == StreamOutput::kAddF32)
-        a.out.residual[row * a.out.residual_stride + n] =
-            (task.tile == index ? before : a.out.residual[row * a.out.residual_stride + n]) + value;
+        a.out.residual[row * a.out.residual_stride + n] += value;
     }
   }
 }
@@ -336,9 +327,6 @@ Launch plan_for(const Gpu& gpu, const DeltaNet& net) {
     plan.pieces[i] = piece_blocks(m, plan.stage_bytes);
     if (i < net.in.stacks && is_coded(m.format) && plan.pieces[i] < m.blocks) l.held = 0;
   }
-  plan.out_held = l.held > 0 && shares_out(net) && net.in.rows <= kHeldRows &&
-                  is_coded(net.out.w[0].format) &&
-                  plan.pieces[net.in.stacks] <= kStreamWarps * l.held;
   plan.row_capacity = row_capacity(net);
   l.bytes =
       std::max<int64_t>(fixed + int64_t{plan.stage_count} * plan.stage_bytes, head_bytes(net));

@@ -2,7 +2,6 @@
 // routing.h says which rows meet which matrices, and permutations of rows are never written.
 #pragma once
 
-#include "backend/cuda/common/prefetch.h"
 #include "backend/cuda/linear/stream.h"
 #include "backend/cuda/moe/routing.h"
 
@@ -24,7 +23,6 @@ struct ExpertsUp {
   int64_t shared_stride = 0;
   uint8_t* codes = nullptr;  // x coded (linear/coded_rows.h), for int4 and int8: scratch, unless
   bool has_codes = false;    // has_codes
-  Prefetch next;             // for the kernels behind, where rows are few
 };
 bool can_route(const RouteRows& route);
 void experts_up(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args);

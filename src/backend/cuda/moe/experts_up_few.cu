@@ -2,15 +2,13 @@
 // shared memory and every block of threads routes them for itself. experts_up.cu is the plain twin.
 //
 // Split of work: as there, but a ninth warp requests the weights. The shared expert's are on their
-// way before the kernel before has ended, the others' as soon as the rows are routed. Until then
-// memory brings the next block's weights into the L2 cache.
+// way before the kernel before has ended, the others' as soon as the rows are routed.
 // Bytes: the matrices of the experts met, from memory once. Precision and order of sums: the
 // twin's. Limits: the way from the logits to the first weights, and instructions that are fetched
 // once: the code is short before it is anything else.
 
 #include <algorithm>
 
-#include "backend/cuda/common/prefetch.cuh"
 #include "backend/cuda/linear/flow.cuh"
 #include "backend/cuda/linear/held.cuh"
 #include "backend/cuda/linear/parts.cuh"
@@ -93,11 +91,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
 
   if (me.warp == kFlowWarps) {
     if (me.lane != 0) return;
-    if (!shared) {
-      prefetch(a.next, index - plan.shared_shares,
-               static_cast<int>(gridDim.x) - plan.shared_shares);
-      wait_barrier(shared_address(&routed), 0);
-    }
+    if (!shared) wait_barrier(shared_address(&routed), 0);
     const Shares share = shared ? plan.shared
                          : kMost == 1
                              ? plan.routed
@@ -140,7 +134,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   const bool holds = kHeld > 0 && coded;
   if (kMost == 1) {
     point({.count = 1});
-    if (holds) held.load(x, me, me.warp, kHeld);
+    if (holds) held.load(x, me);
   }
   Sums<kRows> slice = {};
   int buffer = 0, pointed_at = -1;
@@ -151,13 +145,13 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     if (kMost > 1 && task.block != pointed_at) {
       pointed_at = task.block;
       point(routing.blocks[task.block]);
-      if (holds) held.load(x, me, me.warp, kHeld);
+      if (holds) held.load(x, me);
     }
     const uint32_t at = flow.address() + me.warp * format.block_bytes;
     const int blocks = blocks_of(me.warp, task.blocks), first = task.first + me.warp;
     if constexpr (kHeld > 0) {
       if (holds)
-        multiply_held(format, at, kHeld, me, held, slice);
+        multiply_held(format, at, me, held, slice);
       else
         multiply_blocks<false, Formats::kPlain>(format, at, blocks, first, kFlowWarps, me, x,
                                                 slice);
