@@ -87,6 +87,8 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.block_count, 1);
   arena.take(scratch_.claims, 2);
   arena.take(scratch_.net_words, cuda::kNetWords);
+  // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head.
+  arena.take(scratch_.arrivals, cuda::kMostNetRows * (l.delta_channels + l.value_heads));
   arena.take(scratch_.expert_outputs, l.top_k > 0 ? (pairs + rows) * l.widest_input : 0);
   arena.take(
       scratch_.codes,
@@ -283,7 +285,9 @@ bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
                      .mix = mix_args(args.mix),
                      .out = adding_product(args.out),
                      .next = prefetch_of({}, args.next),
-                     .words = scratch_.net_words};
+                     .words = scratch_.net_words,
+                     .arrivals = scratch_.arrivals,
+                     .arrival_pairs = to_int(args.mix.in.dim(1) / 2)};
   if (cuda::is_coded(args.out.w.format)) net.mix.codes = scratch_.codes;
   const TensorView& x = args.in.x;
   if (x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;

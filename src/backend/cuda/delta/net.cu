@@ -1,9 +1,9 @@
 // The delta block in one kernel, all of whose blocks of threads are there from the start to the
 // end. Some have a value head each (head.cuh), the others stream weights: first the projections'
 // units, whichever is next, then those of the output projection, whose weights come while the heads
-// are at work. Heads wait until all projections are written; the output projection waits until all
-// heads are. Both waits are counts in memory (grid_sync.cuh), which cost a third of a kernel's end
-// and the next one's start.
+// are at work. Heads take the projections' results as they arrive (arrival.cuh); the output
+// projection waits until all heads are done, by a count in memory (grid_sync.cuh), which costs a
+// third of a kernel's end and the next one's start.
 //
 // Split of work, order of sums, precision: as in linear/stream.cu and delta/decode.cu, whose bits
 // these are. Bytes: weights and state once. Limits: memory, and the latency of the two waits.
@@ -21,11 +21,11 @@
 namespace pewter::cuda {
 namespace {
 
-constexpr int kMostNetRows = 8, kNormedRows = 1;
+constexpr int kNormedRows = 1;
 constexpr int kStacks = StreamArgs::kMaxStacks + 1;
 constexpr int64_t kOwnBytes = 1024;  // of shared memory besides what a launch shares out
-enum Word { kClaims, kProjected, kMixed, kLeft };
-static_assert(kLeft + 1 == kNetWords);
+enum Word { kClaims, kMixed, kLeft, kLaunch };
+static_assert(kLaunch + 1 == kNetWords);
 
 struct Plan {
   int heads, streams;             // blocks of threads: the first have heads, the others stream
@@ -135,6 +135,7 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   wait_for_inputs();
   start_next();
   if (thread == 0) arrive(shared_address(&ready));
+  const auto number = static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1;
   if (a.norm_x != nullptr) {
     stage_normed_rows<kStreamThreads>(a.norm_x, a.norm_stride, m, a.in.k, norm_weight, a.epsilon,
                                       rows, norm_scratch, sync_flow);
@@ -162,7 +163,6 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
       sync_flow();
       const bool goes_on = index < stacks[last].tiles;
       if (thread == 0) {
-        arrive_at(a.words + kProjected);
         if (goes_on) wait_for(a.words + kMixed, a.mix.value_heads);
       }
       if (!goes_on) continue;
@@ -219,12 +219,18 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
         (static_cast<uint32_t>(thread) - unit++ % kFlowWarps * kWarp) % kStreamThreads;
     const int row = static_cast<int>(writer / 16);
     const int n = task.tile * 16 + static_cast<int>(writer % 16);
-    if (row >= m || n >= w.n) continue;
-    const float value = total_of<kRows>(to, static_cast<int>(writer % 16), row);
+    const bool mine = row < m && n < w.n;
+    const float value = mine ? total_of<kRows>(to, static_cast<int>(writer % 16), row) : 0.0f;
     if (task.kind == Task::kProject) {
-      static_cast<__nv_bfloat16*>(a.in.out)[row * a.in.out_stride + w.out_column + n] =
-          __float2bfloat16(value);
-    } else {
+      // Two outputs a word.
+      const uint32_t own = __bfloat16_as_ushort(__float2bfloat16(value));
+      const uint32_t pair = own | __shfl_down_sync(0xFFFFFFFFu, own, 1) << 16;
+      if (mine)
+        static_cast<__nv_bfloat16*>(a.in.out)[row * a.in.out_stride + w.out_column + n] =
+            __ushort_as_bfloat16(static_cast<unsigned short>(own));
+      if (mine && n % 2 == 0)
+        send_pair(a.arrivals + row * a.arrival_pairs + (w.out_column + n) / 2, pair, number);
+    } else if (mine) {
       static_cast<float*>(a.out.out)[row * a.out.out_stride + n] = value;
       if (a.out.output == StreamOutput::kAddF32)
         a.out.residual[row * a.out.residual_stride + n] += value;
@@ -250,17 +256,18 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
         [&](int slot) {
           return SharedHeadState(a.mix, slot, index, state, &state_here, sync_flow);
         },
-        [&] {
+        [&](int64_t) {
           wait_for_inputs();
           start_next();
-          if (threadIdx.x == 0) wait_for(a.words + kProjected, plan.streams);
-          sync_flow();
+          return Arrivals{a.arrivals, a.arrival_pairs,
+                          static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1};
         },
         sync_flow);
     sync_flow();
     if (threadIdx.x == 0) arrive_at(a.words + kMixed);
   }
-  if (threadIdx.x == 0) leave(a.words, kNetWords, kLeft, static_cast<int>(gridDim.x));
+  if (threadIdx.x == 0 && leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x)))
+    ++a.words[kLaunch];
 }
 
 // Rows of the output projection are in shared memory where that leaves room for the weights.
@@ -369,7 +376,7 @@ bool can_fuse(const Gpu& gpu, const DeltaNet& given) {
          gpu.shared_bytes >= kResidentBlocks * taken && net.mix.sequences == 1 &&
          net.in.rows <= kMostNetRows && can_code(net.mix) && net.in.k % 128 == 0 &&
          net.out.k % 128 == 0 && net.in.x_stride % 8 == 0 && net.out.x_stride % 8 == 0 &&
-         net.in.k <= kWidestQuadRow &&
+         net.in.k <= kWidestQuadRow && net.mix.value_heads % 2 == 0 &&
          net.mix.value_heads * 3 <= gpu.multiprocessors * kResidentBlocks && fits(gpu, net);
 }
 

@@ -4,6 +4,7 @@
 // 16th key; sums over keys are shuffles, so a row costs no barrier. Precision: f32.
 #pragma once
 
+#include "backend/cuda/common/arrival.cuh"
 #include "backend/cuda/common/kernel.cuh"
 #include "backend/cuda/delta/delta.h"
 
@@ -150,13 +151,18 @@ struct GatedNorm {
   static constexpr int kParts = kColumns / kWarp;
   __nv_bfloat16 gate[kParts];
 
-  // z: the row's gates of this head.
-  __device__ void load_gate(const __nv_bfloat16* z, int dv) {
+  // The row's gates of this head, from `column` on, of rows as in arrival.cuh.
+  template <typename Rows>
+  __device__ void load_gate(const Rows& rows, int row, int column, int dv) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    uint64_t word[kParts];
 #pragma unroll
-    for (int j = 0; j < kParts; ++j) {
-      const int c = j * kWarp + static_cast<int>(threadIdx.x) % kWarp;
-      gate[j] = c < dv ? z[c] : __float2bfloat16(0.0f);
-    }
+    for (int j = 0; j < kParts; ++j)
+      if (j * kWarp + lane < dv) word[j] = rows.ask(row, column + j * kWarp + lane);
+#pragma unroll
+    for (int j = 0; j < kParts; ++j)
+      gate[j] = j * kWarp + lane < dv ? rows.take(word[j], row, column + j * kWarp + lane)
+                                      : __float2bfloat16(0.0f);
   }
   // copy: where the results go besides, unless null; may overlap o.
   __device__ void write(const float* o, const float* norm, float epsilon, int dv,
