@@ -140,8 +140,8 @@ __device__ inline void unit_vector(const float* from, bool is_k, int dk, float* 
   for (int j = 0; j < kParts; ++j) x[j] = j * kWarp + lane < dk ? from[j * kWarp + lane] : 0.0f;
 #pragma unroll
   for (int j = 0; j < kParts; ++j) sum = fmaf(x[j], x[j], sum);
-  float factor = 1.0f / sqrtf(warp_sum(sum) + kUnitEpsilon);
-  if (!is_k) factor /= sqrtf(static_cast<float>(dk));
+  float factor = rsqrtf(warp_sum(sum) + kUnitEpsilon);
+  if (!is_k) factor *= rsqrtf(static_cast<float>(dk));
 #pragma unroll
   for (int j = 0; j < kParts; ++j) to[j * kWarp + lane] = x[j] * factor;
 }
@@ -174,7 +174,7 @@ struct GatedNorm {
       const float x = j * kWarp + lane < dv ? o[j * kWarp + lane] : 0.0f;
       sum = fmaf(x, x, sum);
     }
-    const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(dv) + epsilon);
+    const float scale = rsqrtf(warp_sum(sum) / static_cast<float>(dv) + epsilon);
 #pragma unroll
     for (int j = 0; j < kParts; ++j) {
       const int c = j * kWarp + lane;
