@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/terminal.h"
+#include "server/answer/served_model.h"
 #include "server/anthropic/messages_request.h"
-#include "server/openai/served_model.h"
 #include "server/responses/responses_request.h"
 
 namespace pewter {

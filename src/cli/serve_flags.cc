@@ -7,8 +7,8 @@
 
 #include "base/blanks.h"
 #include "base/file.h"
-#include "server/openai/answer_grammar.h"
-#include "server/openai/generation_fields.h"
+#include "server/answer/answer_grammar.h"
+#include "server/request/generation_fields.h"
 
 namespace pewter {
 namespace {

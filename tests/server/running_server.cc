@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "server/openai/answer_grammar.h"
+#include "server/answer/answer_grammar.h"
 
 namespace pewter::server_test {
 

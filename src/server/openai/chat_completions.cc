@@ -1,6 +1,7 @@
 // POST /v1/chat/completions
+#include "server/answer/chat_plan.h"
 #include "server/openai/chat_format.h"
-#include "server/openai/chat_plan.h"
+#include "server/openai/schema.h"
 
 namespace pewter::server {
 

@@ -1,6 +1,6 @@
 #include "server/openai/chat_format.h"
 
-#include "server/openai/json_pieces.h"
+#include "server/answer/json_pieces.h"
 
 namespace pewter::server {
 namespace {

@@ -1,7 +1,7 @@
 // How /v1/chat/completions spells its answers: chat.completion, and chat.completion.chunk events.
 #pragma once
 
-#include "server/openai/generation.h"
+#include "server/answer/generation.h"
 
 namespace pewter::server {
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/utf8.h"
-#include "server/openai/json_pieces.h"
+#include "server/answer/json_pieces.h"
 
 namespace pewter::server {
 namespace {

@@ -2,7 +2,7 @@
 // log-probabilities in the old form (four lists side by side).
 #pragma once
 
-#include "server/openai/generation.h"
+#include "server/answer/generation.h"
 
 namespace pewter::server {
 

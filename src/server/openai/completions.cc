@@ -1,7 +1,8 @@
 // POST /v1/completions: prompts as they are, without a template; added tokens are recognised.
-#include "server/openai/answer_grammar.h"
+#include "server/answer/answer_grammar.h"
+#include "server/endpoints.h"
 #include "server/openai/completion_format.h"
-#include "server/openai/endpoints.h"
+#include "server/openai/schema.h"
 
 namespace pewter::server {
 namespace {

@@ -38,8 +38,6 @@ Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput&
   return {};
 }
 
-Error no_tools() { return bad_request("tool_choice: there are no tools to choose from"); }
-
 // The name in {"type": "function", "function": {"name"}}.
 Result<std::string> chosen_function(const Json& choice) {
   TRY_ASSIGN(Fields fields, Fields::of(choice, "tool_choice"));
@@ -61,7 +59,6 @@ Status read_tool_choice(Fields& fields, ChatRequest& request) {
   const Json* choice = fields.take("tool_choice");
   if (choice == nullptr) return choose_tools(ToolChoice::kAuto, "", "", request);
   if (choice->is_object()) {
-    if (request.chat.tools.is_null()) return no_tools();
     TRY_ASSIGN(const std::string name, chosen_function(*choice));
     return choose_tools(ToolChoice::kNamed, name, "tool_choice.function.name", request);
   }
@@ -69,10 +66,8 @@ Status read_tool_choice(Fields& fields, ChatRequest& request) {
     return bad_request(
         str_cat("tool_choice: want a string or an object, not ", kind_name(*choice)));
   const std::string& name = choice->as_string();
-  for (const auto& [word, which] : {std::pair("auto", ToolChoice::kAuto),
-                                    {"none", ToolChoice::kNone},
-                                    {"required", ToolChoice::kRequired}})
-    if (name == word) return choose_tools(which, "", "tool_choice", request);
+  if (const auto which = tool_choice_of(name, "required"))
+    return choose_tools(*which, "", "tool_choice", request);
   return bad_request(
       str_cat("tool_choice: ", safe_quote(name), " is none of \"auto\", \"none\", \"required\""));
 }
@@ -134,20 +129,6 @@ Result<std::vector<PromptText>> read_prompts(const Json& prompt) {
 }
 
 }  // namespace
-
-Status choose_tools(ToolChoice choice, std::string_view name, std::string_view path,
-                    ChatRequest& request) {
-  if (request.chat.tools.is_null()) {
-    if (!path.empty()) return no_tools();
-    return {};
-  }
-  request.tools = std::make_shared<const ToolSchemas>(request.chat.tools);
-  if (choice == ToolChoice::kNamed && !request.tools->declares(name))
-    return bad_request(str_cat(path, ": there is no tool ", safe_quote(name)));
-  request.tool_choice = choice;
-  request.tool_name = name;
-  return {};
-}
 
 Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOptions& options) {
   TRY_ASSIGN(const Json json, parse_body(body));

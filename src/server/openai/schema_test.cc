@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/openai/errors.h"
+#include "server/request/errors.h"
 
 namespace pewter::server {
 namespace {

@@ -1,11 +1,11 @@
-#include "server/openai/json_pieces.h"
+#include "server/answer/json_pieces.h"
 
 #include <cmath>
 #include <ctime>
 #include <random>
 
 #include "base/utf8.h"
-#include "server/openai/generation.h"
+#include "server/answer/generation.h"
 #include "server/sse.h"
 
 namespace pewter::server {

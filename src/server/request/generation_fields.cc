@@ -1,4 +1,4 @@
-#include "server/openai/generation_fields.h"
+#include "server/request/generation_fields.h"
 
 #include <algorithm>
 #include <charconv>

@@ -10,7 +10,7 @@
 //                                            vLLM, SGLang, llama.cpp; -1: no limit
 #pragma once
 
-#include "server/openai/fields.h"
+#include "server/request/fields.h"
 
 namespace pewter::server {
 

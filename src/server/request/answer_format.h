@@ -4,7 +4,7 @@
 #pragma once
 
 #include "grammar/answer_rules.h"
-#include "server/openai/fields.h"
+#include "server/request/fields.h"
 
 namespace pewter::server {
 

@@ -1,4 +1,4 @@
-#include "server/openai/part_stream.h"
+#include "server/answer/part_stream.h"
 
 namespace pewter::server {
 

@@ -4,7 +4,7 @@
 
 #include <variant>
 
-#include "server/openai/generation.h"
+#include "server/answer/generation.h"
 
 namespace pewter::server {
 

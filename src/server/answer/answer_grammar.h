@@ -3,7 +3,7 @@
 #pragma once
 
 #include "grammar/grammar_compiler.h"
-#include "server/openai/served_model.h"
+#include "server/answer/served_model.h"
 
 namespace pewter::server {
 

@@ -1,4 +1,4 @@
-#include "server/openai/answer_format.h"
+#include "server/request/answer_format.h"
 
 namespace pewter::server {
 namespace {

@@ -2,7 +2,7 @@
 // and the place where what a request may ask for meets what the model can do.
 #pragma once
 
-#include "server/openai/endpoints.h"
+#include "server/endpoints.h"
 
 namespace pewter::server {
 

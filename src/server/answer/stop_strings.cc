@@ -1,4 +1,4 @@
-#include "server/openai/stop_strings.h"
+#include "server/answer/stop_strings.h"
 
 #include <algorithm>
 

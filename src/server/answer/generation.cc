@@ -1,9 +1,9 @@
-#include "server/openai/generation.h"
+#include "server/answer/generation.h"
 
 #include <algorithm>
 
 #include "base/clock.h"
-#include "server/openai/json_pieces.h"
+#include "server/answer/json_pieces.h"
 #include "server/sse.h"
 
 namespace pewter::server {

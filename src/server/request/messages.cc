@@ -1,10 +1,10 @@
-#include "server/openai/messages.h"
+#include "server/request/messages.h"
 
 #include <algorithm>
 #include <array>
 
 #include "base/blanks.h"
-#include "server/openai/fields.h"
+#include "server/request/fields.h"
 
 namespace pewter::server {
 namespace {

@@ -2,7 +2,7 @@
 // It remembers how far it has told.
 #pragma once
 
-#include "server/openai/chat_message.h"
+#include "server/answer/chat_message.h"
 
 namespace pewter::server {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/token_stream.h"
-#include "server/openai/stop_strings.h"
+#include "server/answer/stop_strings.h"
 #include "text/detokenizer.h"
 #include "text/output_parser.h"
 

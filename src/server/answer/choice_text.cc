@@ -1,4 +1,4 @@
-#include "server/openai/choice_text.h"
+#include "server/answer/choice_text.h"
 
 namespace pewter::server {
 

@@ -1,4 +1,4 @@
-#include "server/openai/fields.h"
+#include "server/request/fields.h"
 
 #include <algorithm>
 #include <cmath>

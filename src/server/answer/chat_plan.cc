@@ -1,6 +1,6 @@
-#include "server/openai/chat_plan.h"
+#include "server/answer/chat_plan.h"
 
-#include "server/openai/answer_grammar.h"
+#include "server/answer/answer_grammar.h"
 
 namespace pewter::server {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <deque>
 
+#include "server/answer/choice_text.h"
+#include "server/answer/served_model.h"
 #include "server/http/exchange.h"
-#include "server/openai/choice_text.h"
-#include "server/openai/served_model.h"
 
 namespace pewter::server {
 

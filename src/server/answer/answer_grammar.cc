@@ -1,4 +1,4 @@
-#include "server/openai/answer_grammar.h"
+#include "server/answer/answer_grammar.h"
 
 #include "grammar/tool_grammar.h"
 

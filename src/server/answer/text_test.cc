@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "server/openai/chat_message.h"
-#include "server/openai/choice_text.h"
+#include "server/answer/chat_message.h"
+#include "server/answer/choice_text.h"
 
 namespace pewter::server {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/json.h"
-#include "server/openai/errors.h"
+#include "server/request/errors.h"
 
 namespace pewter::server {
 

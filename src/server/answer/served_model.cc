@@ -1,4 +1,4 @@
-#include "server/openai/served_model.h"
+#include "server/answer/served_model.h"
 
 #include <algorithm>
 

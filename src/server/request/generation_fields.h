@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/request.h"
-#include "server/openai/answer_format.h"
+#include "server/request/answer_format.h"
 
 namespace pewter::server {
 

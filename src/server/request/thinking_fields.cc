@@ -1,4 +1,4 @@
-#include "server/openai/thinking_fields.h"
+#include "server/request/thinking_fields.h"
 
 #include <array>
 

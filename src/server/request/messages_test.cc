@@ -1,9 +1,9 @@
 // Conversations as clients send them, and as templates want them.
-#include "server/openai/messages.h"
+#include "server/request/messages.h"
 
 #include <gtest/gtest.h>
 
-#include "server/openai/errors.h"
+#include "server/request/errors.h"
 
 namespace pewter::server {
 namespace {

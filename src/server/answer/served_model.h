@@ -5,8 +5,8 @@
 #include <chrono>
 
 #include "engine/engine.h"
-#include "server/openai/chat_message.h"
-#include "server/openai/schema.h"
+#include "server/answer/chat_message.h"
+#include "server/request/chat_request.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 

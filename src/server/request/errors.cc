@@ -1,4 +1,4 @@
-#include "server/openai/errors.h"
+#include "server/request/errors.h"
 
 #include <algorithm>
 
