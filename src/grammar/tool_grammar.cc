@@ -70,6 +70,17 @@ Result<std::shared_ptr<const ByteDfa>> without_tags(const ByteDfa& texts) {
   return difference(texts, *tagged, 4 * kMostTextStates);
 }
 
+bool has_type(const Json& value, uint8_t types) {
+  if (value.is_null()) return (types & SchemaNode::kNull) != 0;
+  if (value.is_bool()) return (types & SchemaNode::kBoolean) != 0;
+  if (value.is_number()) {
+    const Result<Decimal> decimal = to_decimal(value);
+    return decimal && (types & (decimal->fraction.empty() ? SchemaNode::kInteger
+                                                          : SchemaNode::kFraction)) != 0;
+  }
+  return (types & (value.is_array() ? SchemaNode::kArray : SchemaNode::kObject)) != 0;
+}
+
 struct Parameter {
   std::string name;
   bool required = false;
@@ -199,6 +210,14 @@ class ToolWriter {
     if (nodes.size() != 1 || (nodes[0].types & SchemaNode::kObject) == 0)
       return unsupported_keyword("#", "want one object, without a choice of several");
     const SchemaNode& node = nodes[0];
+    // Each parameter comes at most once, and there are no others; how many there are is not
+    // counted.
+    if (!node.key_schemas.empty() || node.max_members || node.min_members > node.required.size())
+      return unsupported_keyword(
+          "#", "propertyNames, minProperties and maxProperties are not supported for parameters");
+    if (node.values || !node.excluded.empty())
+      return unsupported_keyword("#",
+                                 "enum and const are not supported for all parameters together");
     std::vector<Parameter> parameters;
     for (const std::string& name : node.keys()) {
       const bool needed = std::ranges::find(node.required, name) != node.required.end();
@@ -223,8 +242,10 @@ class ToolWriter {
       has_others |= (node.types & ~SchemaNode::kString) != 0;
       if ((node.types & SchemaNode::kString) == 0) continue;
       if (node.values) {
-        for (const Json& value : *node.values)
-          if (value.is_string()) texts.push_back(literal(value.as_string()));
+        for (const Json& value : *node.values) {
+          TRY_ASSIGN(const bool fits, admits_text(node, value));
+          if (fits) texts.push_back(literal(value.as_string()));
+        }
         continue;
       }
       if (!restricts_text(node)) return Expr();
@@ -246,13 +267,16 @@ class ToolWriter {
   Result<Expr> without_strings(const std::vector<SchemaNode>& nodes) {
     std::vector<Expr> parts;
     for (const SchemaNode& node : nodes) {
-      if (node.values) {
+      const bool is_bare = !node.range.least && !node.range.most && node.steps.empty();
+      const bool excludes =
+          std::ranges::any_of(node.excluded, [](const Json& value) { return !value.is_string(); });
+      if (node.values && is_bare && !excludes) {
         for (const Json& value : *node.values)
-          if (!value.is_string()) parts.push_back(rules_.constant(value));
+          if (!value.is_string() && has_type(value, node.types))
+            parts.push_back(rules_.constant(value));
         continue;
       }
-      if ((node.types & (SchemaNode::kObject | SchemaNode::kArray)) != 0 || node.range.least ||
-          node.range.most)
+      if ((node.types & (SchemaNode::kObject | SchemaNode::kArray)) != 0 || !is_bare || excludes)
         return unsupported_keyword(node.pointer,
                                    "a choice between restricted texts and other restricted values");
       if ((node.types & SchemaNode::kInteger) != 0)
