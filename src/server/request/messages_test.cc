@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "base/file.h"
 #include "server/request/errors.h"
+#include "text/chat_template.h"
 
 namespace pewter::server {
 namespace {
@@ -113,6 +117,32 @@ TEST(Messages, DropsBillingLines) {
   EXPECT_EQ(normal(R"([{"role":"system","content":"x-anthropic-billing-header: v=1;"},)"
                    R"({"role":"user","content":"u"}])"),
             R"([{"role":"user","content":"u"}])");
+}
+
+// The recorded prompts, with the template they were recorded with, if both are at hand.
+TEST(Messages, BecomeThePromptsOfTheCases) {
+  const char* shared = std::getenv("PEWTER_SHARED");
+  const std::string folder = shared == nullptr ? "" : shared;
+  const Result<std::string> file = read_file(folder + "/cases/templates.json"),
+                            source = read_file(folder + "/data/qwen3.5-chat-template.jinja");
+  if (!file || !source) GTEST_SKIP() << "no cases: PEWTER_SHARED names no folder with them";
+  const ChatTemplate chat_template = ChatTemplate::parse(*source).value();
+  int checked = 0;
+  const Json cases = Json::parse(*file).value();
+  for (const Json& item : cases.find("cases")->as_array()) {
+    const Json* text = item.find("expect_text");
+    // Pictures are refused here.
+    if (text == nullptr || item.find("messages")->dump().find("image") != std::string::npos)
+      continue;
+    ChatTemplateInput input{.kwargs = *item.find("chat_template_kwargs")};
+    input.messages = normalise_messages(*item.find("messages"), {}).value();
+    if (const Json* tools = item.find("tools")) input.tools = check_tools(*tools).value();
+    input.add_generation_prompt = item.find("add_generation_prompt")->as_bool();
+    EXPECT_EQ(chat_template.render(input).value().text, text->as_string())
+        << item.find("id")->as_string();
+    ++checked;
+  }
+  EXPECT_GE(checked, 7);
 }
 
 }  // namespace
