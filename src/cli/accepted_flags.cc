@@ -55,6 +55,7 @@ constexpr auto kAccepted = std::to_array<AcceptedFlag>({
      "templates get the parts of a text as one"},
     {"--reasoning-config", "JSON", "", "reasoning is told by <think> and </think>"},
     {"--enable-reasoning", "", "", kAlways},
+    {"--root-path", "PATH", "", "paths are those that a proxy passes on"},
     {"--stream-interval", "N", "1", "every token has its event"},
     {"--max-logprobs", "N", "", "at most 20 are told"},
     {"--return-tokens-as-token-ids", "", "", kNothing},

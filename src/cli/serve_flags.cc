@@ -95,6 +95,9 @@ void ServeFlags::declare(Flags& flags) {
                "How far a client may read behind its stream before it is dropped (default 1024)");
   flags.option("--sse-ping-interval", "N", ping_seconds,
                "Seconds between comments in a stream that has nothing to say yet (default 15)");
+  flags.option("--timeout", "N", timeout_seconds,
+               "Seconds that a client may take over the rest of its request, or to read on "
+               "(default 30 and 60)");
   flags.option("--drain-seconds", "N", drain_seconds,
                "After SIGTERM: time for running requests to end (default 30)");
   flags.option("--served-model-name", "NAME", names,
@@ -109,6 +112,8 @@ void ServeFlags::declare(Flags& flags) {
                "Requests that may wait; more are answered 429 (default 256)");
   flags.group("Chats");
   flags.option("--chat-template", "FILE", chat_template, "Use this Jinja template");
+  flags.flag("--trust-request-chat-template", own_templates,
+             "A request may bring its own template in chat_template");
   flags.option("--default-chat-template-kwargs", "JSON", template_kwargs,
                "Variables of the template, such as {\"enable_thinking\": false}; requests win");
   flags.option("--reasoning-parser", "NAME", reasoning_parser,
@@ -122,6 +127,8 @@ void ServeFlags::declare(Flags& flags) {
   flags.option("--reasoning-effort-budgets", "JSON", effort_budgets,
                "Budgets of reasoning_effort, such as {\"low\": 512, \"medium\": 4096}");
   flags.flag("--stop-in-reasoning", stop_in_reasoning, "Stop strings count in reasoning too");
+  flags.flag("--exclude-tools-when-tool-choice-none", exclude_tools,
+             "With tool_choice none the prompt says nothing of tools");
   flags.flag("--strict-messages", strict_messages,
              "Leave late and repeated system messages to the template, which may refuse them");
   flags.flag("--strict-max-tokens", strict_max_tokens,
@@ -175,6 +182,7 @@ Status ServeFlags::check() {
                  str_cat("--generation-config: want auto, vllm, or a directory with a "
                          "generation_config.json, which \"",
                          config, "\" is not")};
+  TRY(check_range("--timeout", timeout_seconds, 1, 86400));
   TRY(check_range("--reasoning-budget", reasoning_budget, -1, INT32_MAX));
   if (const auto budgets = read_effort_budgets(effort_budgets); !budgets) return budgets.error();
   TRY(json_flag("--default-chat-template-kwargs", template_kwargs));
@@ -222,6 +230,8 @@ Result<std::vector<std::string>> ServeFlags::keys() const {
 server::HttpLimits ServeFlags::http_limits() const {
   server::HttpLimits limits;
   if (max_body_mb) limits.body_bytes = *max_body_mb << 20;
+  if (timeout_seconds)
+    limits.head = limits.body = limits.write_stall = std::chrono::seconds(*timeout_seconds);
   if (client_buffer_kb) limits.unsent_bytes = *client_buffer_kb << 10;
   return limits;
 }
@@ -250,6 +260,8 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
   TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
   TRY_ASSIGN(served->schema.defaults, apply_override(override, defaults));
   served->schema.messages.strict = strict_messages;
+  served->schema.own_templates = own_templates;
+  served->exclude_unwanted_tools = exclude_tools;
   TRY_ASSIGN(served->default_template_kwargs,
              json_flag("--default-chat-template-kwargs", template_kwargs));
   if (reasoning_field == "reasoning")

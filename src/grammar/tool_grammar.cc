@@ -10,6 +10,7 @@ namespace pewter::grammar {
 namespace {
 
 constexpr size_t kMostParameters = 64;  // marks of a rule
+constexpr size_t kMostParameterWays = 16;
 constexpr uint32_t kMostTextStates = 4096;
 constexpr std::string_view kValueEnd = "</parameter>", kCallEnd = "</function>",
                            kBlockEnd = "</tool_call>", kParameter = "<parameter=";
@@ -99,21 +100,25 @@ class ToolWriter {
       return Error{ErrorCode::kUnsupported, "a tool whose name cannot stand in a tag"};
     const Json* schema = function.find("parameters");
     if (schema == nullptr) schema = function.find("input_schema");
-    std::vector<Parameter> parameters;
+    std::vector<std::vector<Parameter>> ways(1);
     if (schema != nullptr && is_true(function.find("strict"))) {
-      Result<std::vector<Parameter>> strict = strict_parameters(*schema);
+      auto strict = strict_parameters(*schema);
       if (!strict) return strict.error().within(name->as_string());
-      parameters = *std::move(strict);
+      ways = *std::move(strict);
     } else if (schema != nullptr) {
-      parameters = plain_parameters(*schema);
+      ways[0] = plain_parameters(*schema);
     }
-    if (parameters.size() > kMostParameters)
-      return Error{ErrorCode::kUnsupported,
-                   str_cat(name->as_string(), ": more than ", kMostParameters, " parameters")};
-    TRY_ASSIGN(Expr inside, inside_of(parameters));
-    // A rule of its own, whose marks are the parameters that have been seen.
-    const RuleId id = grammar_.add("a call of " + name->as_string(), std::move(inside));
-    return sequence({literal(str_cat("<function=", name->as_string(), ">\n")), rule(id)});
+    std::vector<Expr> insides;
+    for (const std::vector<Parameter>& parameters : ways) {
+      if (parameters.size() > kMostParameters)
+        return Error{ErrorCode::kUnsupported,
+                     str_cat(name->as_string(), ": more than ", kMostParameters, " parameters")};
+      TRY_ASSIGN(Expr inside, inside_of(parameters));
+      // A rule of its own, whose marks are the parameters that have been seen.
+      insides.push_back(rule(grammar_.add("a call of " + name->as_string(), std::move(inside))));
+    }
+    return sequence(
+        {literal(str_cat("<function=", name->as_string(), ">\n")), choice(std::move(insides))});
   }
 
  private:
@@ -204,12 +209,24 @@ class ToolWriter {
     return parts.empty() ? nullptr : choice(std::move(parts));
   }
 
-  Result<std::vector<Parameter>> strict_parameters(const Json& schema) {
+  // Of every way to satisfy the schema.
+  Result<std::vector<std::vector<Parameter>>> strict_parameters(const Json& schema) {
     SchemaReader reader(schema);
     TRY_ASSIGN(const std::vector<SchemaNode> nodes, reader.read({{&schema, "#"}}));
-    if (nodes.size() != 1 || (nodes[0].types & SchemaNode::kObject) == 0)
-      return unsupported_keyword("#", "want one object, without a choice of several");
-    const SchemaNode& node = nodes[0];
+    std::vector<std::vector<Parameter>> ways;
+    for (const SchemaNode& node : nodes) {
+      if ((node.types & SchemaNode::kObject) == 0) continue;
+      TRY_ASSIGN(ways.emplace_back(), way_of(schema, node, reader));
+    }
+    if (ways.empty()) return unsupported_keyword("#", "want an object of parameters");
+    if (ways.size() > kMostParameterWays)
+      return unsupported_keyword(
+          "#", str_cat("more than ", kMostParameterWays, " combinations of alternatives"));
+    return ways;
+  }
+
+  Result<std::vector<Parameter>> way_of(const Json& schema, const SchemaNode& node,
+                                        SchemaReader& reader) {
     // Each parameter comes at most once, and there are no others; how many there are is not
     // counted.
     if (!node.key_schemas.empty() || node.max_members || node.min_members > node.required.size())

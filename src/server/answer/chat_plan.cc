@@ -13,6 +13,7 @@ ChoiceTextOptions text_options(const ChatRequest& request, const ServedModel& mo
           .include_stop = fields.include_stop,
           .stop_in_reasoning = model.stop_in_reasoning,
           .min_tokens = fields.min_tokens,
+          .repetition = fields.repetition,
           .parser = {.in_reasoning = opens_reasoning && model.parse_reasoning,
                      .tools = request.tools,
                      .tool_choice = request.tool_choice,
@@ -24,11 +25,23 @@ ChoiceTextOptions text_options(const ChatRequest& request, const ServedModel& mo
 Result<ChatPrompt> chat_prompt(const ChatRequest& request, const ServedModel& model) {
   TRY(model.check_name(request.generation.model));
   log_unread(request.unread);
-  TRY_ASSIGN(const RenderedPrompt rendered, model.render(request.chat));
+  ChatInput without_tools;
+  const bool excludes = model.exclude_unwanted_tools && request.tool_choice == ToolChoice::kNone;
+  if (excludes) {
+    without_tools = request.chat;
+    without_tools.tools = Json();
+  }
+  TRY_ASSIGN(const RenderedPrompt rendered, model.render(excludes ? without_tools : request.chat));
   ChatPrompt prompt;
   TRY_ASSIGN(prompt.ids, model.tokenizer->encode_prompt(rendered.text, rendered.foreign));
+  const size_t whole = prompt.ids.size();
+  model.truncate(prompt.ids, request.generation);
   if (prompt.ids.empty()) return bad_request("messages: the prompt they make is empty");
   prompt.opens_reasoning = opens_reasoning(rendered.text, rendered.foreign);
+  if (request.generation.return_prompt_text)
+    prompt.text = prompt.ids.size() == whole
+                      ? rendered.text
+                      : model.tokenizer->decode(prompt.ids, /*skip_special=*/false);
   return prompt;
 }
 
@@ -52,6 +65,7 @@ Result<GenerationPlan> plan_chat(const ChatRequest& request, ChatPrompt prompt,
     Choice& choice = plan.choices.emplace_back(i, 0, engine_request, text);
     if (fields.sampling.seed)
       choice.request.sampling.seed = *fields.sampling.seed + static_cast<uint64_t>(i);
+    engine_request.prompt_logprobs = -1;  // the first choice tells it for all
   }
   return plan;
 }

@@ -8,6 +8,7 @@ namespace pewter::server {
 
 struct ChatPrompt {
   std::vector<int32_t> ids;      // at least one
+  std::string text;              // if the answer is to tell it
   bool opens_reasoning = false;  // it ends inside a <think> block
 };
 

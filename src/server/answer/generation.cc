@@ -93,6 +93,7 @@ void Generation::pump(size_t i) {
   if (done_ || i >= streams_.size() || !streams_[i]) return;
   Choice& choice = plan_.choices[i];
   streams_[i]->poll(news_);
+  if (news_.prompt_scores) choice.prompt_scores = news_.prompt_scores;
   const auto top = news_.tokens.empty() ? 0 : news_.top_logprobs.size() / news_.tokens.size();
   for (size_t t = 0; t < news_.tokens.size() && !choice.text.is_over(); ++t)
     hear(choice, news_.tokens[t], std::span(news_.top_logprobs).subspan(t * top, top));
@@ -151,7 +152,8 @@ void Generation::end_choice(size_t i, Completion completion) {
 
   if (plan_.stream && !choice.begun) begin(choice);
   const OutputDelta held = choice.text.finish(
-      choice.completion.reason == FinishReason::kStop ? Ending::kStop : Ending::kLength);
+      choice.completion.reason == FinishReason::kStop && !choice.text.repeats() ? Ending::kStop
+                                                                                : Ending::kLength);
   choice.message.append(held);
   choice.rest.append(held);
   choice.finish_reason = choice.text.finish_reason();

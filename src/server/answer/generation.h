@@ -46,6 +46,7 @@ struct Choice {
   std::string_view finish_reason;        // "stop", "length" or "tool_calls", once ended
   std::optional<std::string> stop_text;  // the stop string
   std::optional<int32_t> stop_id;        // or the stop id that is not the model's own end
+  std::shared_ptr<const PromptScores> prompt_scores;  // if its request asked for them
   Completion completion;
 };
 

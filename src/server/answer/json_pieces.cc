@@ -60,6 +60,32 @@ std::string token_text(const Tokenizer& tokenizer, int32_t id) {
   return replace_invalid_utf8(tokenizer.bytes_of(id));
 }
 
+void append_prompt_logprobs(std::string& out, const Tokenizer& tokenizer,
+                            const std::vector<int32_t>& prompt, const PromptScores& scores) {
+  out += "[null";
+  const size_t top = scores.tokens.empty() ? 0 : scores.top.size() / scores.tokens.size();
+  for (size_t i = 0; i < scores.tokens.size(); ++i) {
+    const auto append = [&](int32_t id, float logprob, int64_t rank) {
+      out += str_cat("\"", id, "\":{\"logprob\":");
+      append_logprob(out, logprob);
+      out += str_cat(",\"rank\":", rank > 0 ? str_cat(rank) : "null", ",\"decoded_token\":");
+      append_json_string(out, token_text(tokenizer, id));
+      out += '}';
+    };
+    const int32_t said = prompt[i + 1];
+    out += ",{";
+    append(said, scores.tokens[i].logprob, scores.tokens[i].rank);
+    for (size_t j = 0; j < top; ++j) {
+      const auto& [id, logprob] = scores.top[i * top + j];
+      if (id < 0 || id == said) continue;
+      out += ',';
+      append(id, logprob, static_cast<int64_t>(j) + 1);
+    }
+    out += '}';
+  }
+  out += ']';
+}
+
 void append_ids(std::string& out, const std::vector<int32_t>& ids) {
   out += '[';
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -93,7 +119,9 @@ void append_choice_end(std::string& out, const Choice& choice, bool with_token_i
   out += ",\"finish_reason\":\"";
   out += choice.finish_reason;
   out += "\",\"stop_reason\":";
-  if (choice.stop_text)
+  if (choice.text.repeats())
+    out += "\"repetition_detected\"";
+  else if (choice.stop_text)
     append_json_string(out, *choice.stop_text);
   else if (choice.stop_id)
     append_piece(out, *choice.stop_id);

@@ -9,6 +9,10 @@
 #include "base/str_cat.h"
 #include "text/tokenizer.h"
 
+namespace pewter {
+struct PromptScores;
+}
+
 namespace pewter::server {
 
 struct Choice;
@@ -28,6 +32,11 @@ std::string timings_member(const Timings& timings);       // ,"timings":{…}
 void append_logprob(std::string& out, float logprob);
 // A token's bytes as text: what is no whole character is U+FFFD.
 std::string token_text(const Tokenizer& tokenizer, int32_t id);
+// A prompt's tokens, the first null, each with those that were likely in its place:
+// [null,{"9":{"logprob":-0.1,"rank":1,"decoded_token":"a"},…},…]. A rank beyond the 20 likeliest is
+// null.
+void append_prompt_logprobs(std::string& out, const Tokenizer& tokenizer,
+                            const std::vector<int32_t>& prompt, const PromptScores& scores);
 void append_ids(std::string& out, const std::vector<int32_t>& ids);  // [1,2]
 
 // "chatcmpl-" and 24 random hex digits.

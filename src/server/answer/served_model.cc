@@ -33,7 +33,8 @@ Status ServedModel::check_name(const std::optional<std::string>& name) const {
 }
 
 Result<RenderedPrompt> ServedModel::render(const ChatInput& chat) const {
-  if (chat_template == nullptr)
+  const ChatTemplate* used = chat.own_template ? chat.own_template.get() : chat_template;
+  if (used == nullptr)
     return Error{ErrorCode::kUnsupported,
                  "messages: this model has no chat template; use /v1/completions"};
   ChatTemplateInput input{.messages = chat.messages,
@@ -42,15 +43,41 @@ Result<RenderedPrompt> ServedModel::render(const ChatInput& chat) const {
                           .kwargs = default_template_kwargs};
   if (chat.template_kwargs.is_object())
     for (const auto& [key, value] : chat.template_kwargs.as_object()) input.kwargs.set(key, value);
+  // A client's own program gets a fraction of a second.
+  if (chat.own_template)
+    input.limits = {.max_steps = 2'000'000,
+                    .max_output_bytes = int64_t{16} << 20,
+                    .max_memory_bytes = int64_t{256} << 20};
   const TokenizerConfig& config = tokenizer->config();
   if (config.bos_token) input.special_tokens.set("bos_token", *config.bos_token);
   if (config.eos_token) input.special_tokens.set("eos_token", *config.eos_token);
   if (config.pad_token) input.special_tokens.set("pad_token", *config.pad_token);
-  Result<RenderedPrompt> prompt = chat_template->render(input);
+  Result<RenderedPrompt> prompt = used->render(input);
   // Whatever a template does not like is about the conversation it was given.
   if (!prompt) return bad_request(prompt.error().message);
   if (chat.continue_final_message) TRY(cut_after_last_message(chat, *prompt));
   return prompt;
+}
+
+void ServedModel::truncate(std::vector<int32_t>& prompt, const GenerationFields& fields) const {
+  if (!fields.truncate_prompt) return;
+  // Agents ask for more than the context has: half of it is the prompt's all the same.
+  const int64_t context = engine->max_context();
+  const int64_t room = std::max(context - fields.max_tokens.value_or(1), context / 2);
+  const int64_t most = *fields.truncate_prompt > 0 ? *fields.truncate_prompt : room;
+  const int64_t excess = std::ssize(prompt) - most;
+  if (excess > 0) prompt.erase(prompt.begin(), prompt.begin() + excess);
+}
+
+// A word that is not to be said, as the ids it may be written with: as it is, and behind a blank.
+Status ServedModel::ban(const std::vector<std::string>& words, Request& request) const {
+  for (const std::string& word : words)
+    for (const char* before : {"", " "}) {
+      TRY_ASSIGN(std::vector<int32_t> ids, tokenizer->encode(before + word));
+      if (!ids.empty() && std::ranges::find(request.banned, ids) == request.banned.end())
+        request.banned.push_back(std::move(ids));
+    }
+  return {};
 }
 
 Result<Request> ServedModel::make_request(std::vector<int32_t> prompt,
@@ -73,7 +100,10 @@ Result<Request> ServedModel::make_request(std::vector<int32_t> prompt,
                   .max_tokens = std::min(wanted, context - length),
                   .stop_ids = stop_ids,
                   .ignore_stop = fields.ignore_eos,
-                  .top_logprobs = static_cast<int32_t>(std::max<int64_t>(fields.logprobs, 0))};
+                  .top_logprobs = static_cast<int32_t>(std::max<int64_t>(fields.logprobs, 0)),
+                  .prompt_logprobs = static_cast<int32_t>(fields.prompt_logprobs),
+                  .allowed_ids = fields.allowed_ids};
+  TRY(ban(fields.bad_words, request));
   request.min_tokens = std::min(fields.min_tokens, request.max_tokens);
   request.stop_ids.insert(request.stop_ids.end(), fields.stop_ids.begin(), fields.stop_ids.end());
   TRY(engine->check(request));

@@ -36,6 +36,7 @@ struct ServedModel {
   bool parse_reasoning = true;  // otherwise all that is generated is content
   ReasoningOptions reasoning;
   bool stop_in_reasoning = false, strict_max_tokens = false;
+  bool exclude_unwanted_tools = false;  // with tool_choice none the prompt has none
   int64_t created = 0;  // Unix time of loading
   // Proxies and clients close connections that say nothing for a minute or so.
   std::chrono::seconds ping_pause{15};
@@ -47,6 +48,8 @@ struct ServedModel {
   // The prompt of a chat. Errors: kInvalidArgument, the template's message; kNotFound without a
   // template.
   Result<RenderedPrompt> render(const ChatInput& chat) const;
+  // Cuts a prompt at its beginning, if the request wants that.
+  void truncate(std::vector<int32_t>& prompt, const GenerationFields& fields) const;
   // The engine's request for a prompt, max_tokens cut to what the context leaves. Errors:
   // kInvalidArgument, naming the field, or that the context is too small.
   Result<Request> make_request(std::vector<int32_t> prompt, const GenerationFields& fields,
@@ -54,6 +57,9 @@ struct ServedModel {
   // The limit of reasoning that the prompt has opened. Error: kUnsupported, when there is a budget
   // and the model's vocabulary has no </think>.
   Result<ReasoningLimit> reasoning_limit(const Thinking& thinking) const;
+
+ private:
+  Status ban(const std::vector<std::string>& words, Request& request) const;
 };
 
 }  // namespace pewter::server

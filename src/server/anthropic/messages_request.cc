@@ -264,6 +264,7 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const Messages
   ChatRequest request;
   GenerationFields& generation = request.generation;
   TRY(read_generation(fields, options.schema.defaults, generation));
+  TRY(refuse_reports(fields));
   if (generation.n != 1) return bad_request("n: this API has one answer a request");
   TRY(fields.read_strings("stop_sequences", generation.stops, kMostStops));
   std::erase(generation.stops, "");

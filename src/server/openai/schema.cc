@@ -10,16 +10,32 @@ namespace {
 
 constexpr size_t kMostPrompts = 2048;
 
-Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput& chat,
+// A template of the request's own: a program that the server runs, though a small one that can do
+// nothing but make a text, and within limits.
+Status read_template(Fields& fields, const SchemaOptions& options, ChatInput& chat) {
+  std::optional<std::string> source;
+  TRY(fields.read("chat_template", source));
+  if (!source || source->empty()) return {};
+  if (!options.own_templates)
+    return Error{ErrorCode::kUnsupported,
+                 "chat_template: this server renders no templates that requests bring; it would "
+                 "with --trust-request-chat-template"};
+  Result<ChatTemplate> parsed = ChatTemplate::parse(*std::move(source));
+  if (!parsed) return bad_request(str_cat("chat_template: ", parsed.error().message));
+  chat.own_template = std::make_shared<const ChatTemplate>(*std::move(parsed));
+  return {};
+}
+
+Status read_chat_input(Fields& fields, const SchemaOptions& options, ChatInput& chat,
                        Thinking& thinking) {
   const Json* messages = fields.take("messages");
   if (messages == nullptr) return bad_request("messages: missing");
-  TRY_ASSIGN(chat.messages, normalise_messages(*messages, options));
+  TRY_ASSIGN(chat.messages, normalise_messages(*messages, options.messages));
   if (const Json* tools = fields.take("tools")) {
     TRY_ASSIGN(chat.tools, check_tools(*tools));
   }
   TRY(read_thinking(fields, chat.template_kwargs, thinking));
-  TRY(fields.refuse({"chat_template"}));
+  TRY(read_template(fields, options, chat));
   std::optional<bool> prompt;
   TRY(fields.read("add_generation_prompt", prompt));
   TRY(fields.read("continue_final_message", chat.continue_final_message));
@@ -136,9 +152,15 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOption
   ChatRequest request;
   TRY(read_generation(fields, options.defaults, request.generation));
   TRY(read_chat_logprobs(fields, request.generation));
+  TRY(read_reports(fields, request.generation));
   // The older spelling of tools and tool_choice, whose answers have another form too.
-  TRY(fields.refuse({"echo", "audio", "web_search_options", "functions", "function_call"}));
-  TRY(read_chat_input(fields, options.messages, request.chat, request.thinking));
+  TRY(fields.refuse({"audio", "web_search_options", "functions", "function_call"}));
+  TRY(read_chat_input(fields, options, request.chat, request.thinking));
+  bool echo = false;
+  TRY(fields.read("echo", echo));
+  const Json& last = request.chat.messages.as_array().back();
+  if (echo && last.find("role")->as_string() == "assistant")
+    request.echo = last.find("content")->as_string();
   TRY(read_tool_choice(fields, request));
   TRY(fields.read("include_reasoning", request.include_reasoning));
   fields.ignore({"modalities", "prediction", "reasoning_format"});
@@ -157,9 +179,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   TRY(fields.read("logprobs", logprobs, {.least = 0, .most = kTopLogprobs}));
   request.generation.logprobs = logprobs.value_or(-1);
   TRY(fields.read("echo", request.echo));
-  if (request.echo && logprobs)
-    return Error{ErrorCode::kUnsupported,
-                 "logprobs: this server does not support them together with echo yet"};
+  TRY(read_reports(fields, request.generation));
   TRY(fields.refuse({"suffix", "thinking_token_budget", "thinking_budget"}));
   std::optional<int64_t> best_of;
   TRY(fields.read("best_of", best_of, {.least = 1}));
@@ -190,7 +210,7 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body,
   if (json.find("messages") != nullptr) {
     request.chat.emplace();
     Thinking thinking;  // says nothing about the prompt
-    TRY(read_chat_input(fields, options.messages, *request.chat, thinking));
+    TRY(read_chat_input(fields, options, *request.chat, thinking));
     options.tell(fields);
     return request;
   }

@@ -5,6 +5,7 @@
 #include "server/request/generation_fields.h"
 #include "server/request/messages.h"
 #include "server/request/thinking_fields.h"
+#include "text/chat_template.h"
 #include "text/output_parser.h"
 
 namespace pewter::server {
@@ -12,6 +13,7 @@ namespace pewter::server {
 struct SchemaOptions {
   SamplingParams defaults;  // where a request is silent
   MessageOptions messages;
+  bool own_templates = false;  // a request may bring its chat template
   // Told which fields of a body a parser reads; null: nobody asks.
   std::vector<std::string>* read_names = nullptr;
 
@@ -27,6 +29,7 @@ struct ChatInput {
   Json template_kwargs;  // an object, or null
   bool add_generation_prompt = true;
   bool continue_final_message = false;
+  std::shared_ptr<const ChatTemplate> own_template;  // in place of the model's; null: that
 };
 
 // A request for an answer to a conversation, whichever API it came by.
@@ -39,6 +42,7 @@ struct ChatRequest {
   bool parallel_tool_calls = true;  // false: an answer ends with its first call
   Thinking thinking;
   bool include_reasoning = true;
+  std::string echo;  // what comes before the answer's content: the message it goes on with
   std::vector<std::string> unread;  // fields that nobody understood
 };
 

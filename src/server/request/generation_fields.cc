@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 
+#include "backend/ops.h"
+
 namespace pewter::server {
 namespace {
 
-constexpr size_t kLongestStop = 4096;
+constexpr size_t kLongestStop = 4096, kMostBadWords = 1024;
 
 Status read_stream_options(Fields& fields, GenerationFields& into) {
   const Json* options = fields.take("stream_options");
@@ -46,6 +48,39 @@ Status read_logit_bias(Fields& fields, SamplingParams& sampling) {
           str_cat("logit_bias: the number of token ", id, " is outside [-100, 100]"));
     sampling.logit_bias.emplace_back(id, static_cast<float>(value));
   }
+  return {};
+}
+
+// What may be said at all.
+Status read_choice_of_tokens(Fields& fields, GenerationFields& into) {
+  TRY(fields.read_strings("bad_words", into.bad_words, kMostBadWords));
+  for (const std::string& word : into.bad_words)
+    if (word.empty() || word.size() > kLongestStop)
+      return bad_request(
+          str_cat("bad_words: want strings of 1 to ", kLongestStop, " bytes, without empty ones"));
+  if (const Json* ids = fields.take("allowed_token_ids")) {
+    TRY(fields.read_ids("allowed_token_ids", into.allowed_ids));
+    if (ids->is_array() && into.allowed_ids.empty())
+      return bad_request("allowed_token_ids: an empty list leaves nothing to say");
+  }
+  return {};
+}
+
+Status read_repetition(Fields& fields, GenerationFields& into) {
+  const Json* limit = fields.take("repetition_detection");
+  if (limit == nullptr) return {};
+  TRY_ASSIGN(Fields inner, Fields::of(*limit, "repetition_detection"));
+  constexpr int64_t kMost = 1024;
+  RepetitionLimit read;
+  TRY(inner.read("max_pattern_size", read.longest, {.least = 0, .most = kMost}));
+  TRY(inner.read("min_pattern_size", read.shortest, {.least = 0, .most = kMost}));
+  TRY(inner.read("min_count", read.count, {.least = 0, .most = kMost}));
+  if (read.longest == 0) return {};
+  read.shortest = std::max<int64_t>(read.shortest, 1);
+  if (read.count < 2) return bad_request("repetition_detection.min_count: want 2 or more");
+  if (read.shortest > read.longest)
+    return bad_request("repetition_detection.min_pattern_size: it is more than max_pattern_size");
+  into.repetition = read;
   return {};
 }
 
@@ -94,16 +129,32 @@ Status read_generation(Fields& fields, const SamplingParams& defaults, Generatio
   TRY(read_stops(fields, into));
   TRY(fields.read("skip_special_tokens", into.skip_special));
   TRY(fields.read("return_token_ids", into.return_token_ids));
-  TRY(fields.refuse({"bad_words", "allowed_token_ids", "prompt_logprobs", "truncate_prompt_tokens",
-                     "repetition_detection", "logits_processors", "use_beam_search",
-                     "kv_transfer_params"}));
+  TRY(read_choice_of_tokens(fields, into));
+  TRY(fields.read("truncate_prompt_tokens", into.truncate_prompt,
+                  {.least = -1, .most = INT32_MAX}));
+  if (into.truncate_prompt == 0)
+    return bad_request("truncate_prompt_tokens: want 1 or more, or -1");
+  TRY(fields.refuse({"logits_processors", "use_beam_search", "kv_transfer_params"}));
   fields.ignore({"spaces_between_special_tokens", "user", "metadata", "store", "service_tier",
                  "documents", "cache_prompt", "cache_salt", "priority", "request_id", "id_slot",
-                 "timings_per_token", "return_prompt_text", "safety_identifier", "prompt_cache_key",
-                 "verbosity"});
+                 "timings_per_token", "safety_identifier", "prompt_cache_key", "verbosity"});
   if (const Json* format = fields.take("response_format"))
     TRY(read_output_format(*format, "response_format", into.format));
   return read_structured_outputs(fields, into.format);
+}
+
+Status read_reports(Fields& fields, GenerationFields& into) {
+  TRY(fields.read("return_prompt_text", into.return_prompt_text));
+  std::optional<int64_t> prompt;
+  TRY(fields.read("prompt_logprobs", prompt, {.least = 0, .most = kTopLogprobs}));
+  into.prompt_logprobs = prompt.value_or(-1);
+  if (prompt && into.stream)
+    return bad_request("prompt_logprobs: only meant for requests without stream");
+  return read_repetition(fields, into);
+}
+
+Status refuse_reports(Fields& fields) {
+  return fields.refuse({"return_prompt_text", "prompt_logprobs", "repetition_detection"});
 }
 
 }  // namespace pewter::server

@@ -283,6 +283,7 @@ Result<ResponsesRequest> parse_responses_request(std::string_view body,
   ResponsesRequest request;
   ChatRequest& chat = request.chat;
   TRY(read_generation(fields, options.defaults, chat.generation));
+  TRY(refuse_reports(fields));
   if (chat.generation.n != 1) return bad_request("n: this API has one answer a request");
   TRY(fields.read("max_output_tokens", chat.generation.max_tokens, {.least = 1}));
   TRY(refuse_what_is_not_here(fields));
