@@ -216,17 +216,19 @@ class ToolWriter {
     std::vector<std::vector<Parameter>> ways;
     for (const SchemaNode& node : nodes) {
       if ((node.types & SchemaNode::kObject) == 0) continue;
-      TRY_ASSIGN(ways.emplace_back(), way_of(schema, node, reader));
+      TRY_ASSIGN(auto way, way_of(schema, node, reader));
+      if (way) ways.push_back(*std::move(way));
     }
-    if (ways.empty()) return unsupported_keyword("#", "want an object of parameters");
+    if (ways.empty()) return unsupported_keyword("#", "no parameters satisfy it");
     if (ways.size() > kMostParameterWays)
       return unsupported_keyword(
           "#", str_cat("more than ", kMostParameterWays, " combinations of alternatives"));
     return ways;
   }
 
-  Result<std::vector<Parameter>> way_of(const Json& schema, const SchemaNode& node,
-                                        SchemaReader& reader) {
+  // Nothing where a parameter is needed that has no value.
+  Result<std::optional<std::vector<Parameter>>> way_of(const Json& schema, const SchemaNode& node,
+                                                       SchemaReader& reader) {
     // Each parameter comes at most once, and there are no others; how many there are is not
     // counted.
     if (!node.key_schemas.empty() || node.max_members || node.min_members > node.required.size())
@@ -243,10 +245,13 @@ class ToolWriter {
         continue;
       }
       TRY_ASSIGN(Expr value, strict_value(schema, node.member(name), reader));
-      if (value && value->kind == Expression::Kind::kNothing) continue;
+      if (value && value->kind == Expression::Kind::kNothing) {
+        if (needed) return std::optional<std::vector<Parameter>>();
+        continue;
+      }
       parameters.push_back({name, needed, std::move(value)});
     }
-    return parameters;
+    return std::optional(std::move(parameters));
   }
 
   Result<Expr> strict_value(const Json& document, const Requirements& requirements,
