@@ -201,6 +201,11 @@ void Engine::drain() {
   draining_ = true;
 }
 
+void Engine::cancel_all() {
+  drain();
+  cancelling_ = true;
+}
+
 EngineStatus Engine::status() const {
   const std::lock_guard lock(mutex_);
   return status_;
@@ -239,7 +244,7 @@ bool Engine::receive() {
 
 void Engine::drop_cancelled() {
   for (const std::unique_ptr<Job>& job : jobs_)
-    if (job->channel->cancelled()) finish(*job, FinishReason::kCancelled);
+    if (job->channel->cancelled() || cancelling_) finish(*job, FinishReason::kCancelled);
   forget_ended();
 }
 

@@ -8,6 +8,7 @@
 // Read next: scheduler.h (what to run), model_runner.h (how), token_stream.h (the reader's side).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -78,6 +79,8 @@ class Engine {
 
   // From now on submit refuses; what is queued and running goes on to its end.
   void drain();
+  // And ends what is queued and running within a step, as kCancelled.
+  void cancel_all();
   // Any thread.
   EngineStatus status() const;
 
@@ -152,6 +155,7 @@ class Engine {
   std::condition_variable submitted_;
   Jobs inbox_;
   bool draining_ = false, stopping_ = false;
+  std::atomic<bool> cancelling_{false};
   EngineStatus status_;
 
   std::thread thread_;

@@ -58,6 +58,7 @@ Sampler::Sampler(const Request& request, const Options& options)
     longest_ban_ = std::max(longest_ban_, ban.size());
   }
   if (sees_prompt) tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
+  recent_.reserve(longest_ban_);
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   edits_.reserve(tokens.size() + static_cast<size_t>(tracks_output_ ? options.max_tokens : 0));
