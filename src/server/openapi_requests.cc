@@ -39,7 +39,7 @@ const std::string_view kFieldGroups = R"json({
     "structured_outputs": {"type": "object", "description": "one of these; docs/structured-output.md",
       "properties": {"json": {"$ref": "#/components/schemas/AnswerSchema"}, "regex": {"type": "string"},
         "choice": {"$ref": "#/components/schemas/Choices"}, "grammar": {"type": "string"},
-        "json_object": {"type": "boolean"}}},
+        "json_object": {"type": "boolean"}, "structural_tag": {"description": "an object with triggers and structures, or its text"}}},
     "guided_json": {"$ref": "#/components/schemas/AnswerSchema"},
     "guided_regex": {"type": "string"},
     "guided_choice": {"$ref": "#/components/schemas/Choices"},
@@ -85,7 +85,8 @@ const std::string_view kRequestSchemas = R"json({
     "anyOf": [{"type": "object"}, {"type": "boolean"}, {"type": "string"}]},
   "Choices": {"type": "array", "minItems": 1, "maxItems": 10000, "items": {"type": "string"}},
   "Format": {"type": "object", "required": ["type"], "properties": {
-    "type": {"enum": ["text", "json_object", "json_schema"]},
+    "type": {"enum": ["text", "json_object", "json_schema", "structural_tag"]},
+    "triggers": {"type": "array", "items": {"type": "string", "minLength": 1}}, "structures": {"type": "array", "items": {"type": "object"}},
     "schema": {"$ref": "#/components/schemas/AnswerSchema"},
     "json_schema": {"type": "object", "required": ["schema"], "properties": {"name": {"type": "string"},
       "strict": {"type": "boolean"}, "schema": {"$ref": "#/components/schemas/AnswerSchema"}}}}},

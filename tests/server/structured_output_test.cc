@@ -125,6 +125,17 @@ TEST_F(StructuredOutput, HasManyNames) {
   EXPECT_EQ(completion.find("finish_reason")->as_string(), "stop");
 }
 
+TEST_F(StructuredOutput, StandsInFreeText) {
+  // What follows a trigger has its form, drafted or not; the model says it of its own accord.
+  const std::string tags =
+      R"("triggers":["France"],"structures":[{"begin":"France","schema":{"enum":[7]},"end":"!"}])";
+  const std::string more = R"(,"response_format":{"type":"structural_tag",)" + tags + "}";
+  const std::string said = content(choice(chat(more)));
+  EXPECT_THAT(said, HasSubstr("France7!")) << said;
+  EXPECT_EQ(content(choice(chat(R"(,"structured_outputs":{"structural_tag":{)" + tags + "}}"))),
+            said);
+}
+
 TEST_F(StructuredOutput, IsCutByTheTokenLimitAndNothingElse) {
   const Json one = choice(chat(str_cat(R"(,"max_tokens":4,"guided_json":)", kPerson)));
   EXPECT_EQ(one.find("finish_reason")->as_string(), "length");

@@ -45,6 +45,22 @@ Status set_choice(std::optional<AnswerFormat>& into, const Json& value, const st
   return set(into, {.kind = Kind::kChoice, .json = value}, path);
 }
 
+// {"triggers", "structures"}, or its text.
+Status set_tags(std::optional<AnswerFormat>& into, const Json& value, const std::string& path) {
+  Json tags = value;
+  if (value.is_string()) {
+    Result<Json> parsed = Json::parse(value.as_string(), {.max_depth = 128, .max_values = 100000});
+    if (!parsed) return bad_request(str_cat(path, ": a text that is no JSON"));
+    tags = *std::move(parsed);
+  }
+  if (!tags.is_object())
+    return bad_request(str_cat(path, ": want an object, not ", kind_name(tags)));
+  if (tags.find("format") != nullptr)
+    return Error{ErrorCode::kUnsupported,
+                 str_cat(path, ".format: only the form with triggers and structures is supported")};
+  return set(into, {.kind = Kind::kTaggedText, .json = std::move(tags)}, path);
+}
+
 // The same four kinds under vLLM's old and new names.
 Status read_kinds(Fields& fields, std::string_view prefix, std::optional<AnswerFormat>& into) {
   const auto key = [prefix](std::string_view name) { return str_cat(prefix, name); };
@@ -67,10 +83,12 @@ Status read_output_format(const Json& format, const std::string& path,
   std::string type;
   TRY(fields.read("type", type));
   if (type == "text") return {};
+  if (type == "structural_tag") return set_tags(into, format, path);
   if (type != "json_object" && type != "json_schema")
-    return Error{ErrorCode::kUnsupported,
-                 str_cat(path, ".type: ", safe_quote(type),
-                         " is none of \"text\", \"json_object\", \"json_schema\"")};
+    return Error{
+        ErrorCode::kUnsupported,
+        str_cat(path, ".type: ", safe_quote(type),
+                " is none of \"text\", \"json_object\", \"json_schema\", \"structural_tag\"")};
   if (const Json* schema = fields.take("schema"))
     return set_schema(into, *schema, fields.path_of("schema"));
   const Json* outer = fields.take("json_schema");
@@ -91,7 +109,9 @@ Status read_structured_outputs(Fields& fields, std::optional<AnswerFormat>& into
     bool any_object = false;
     TRY(inner.read("json_object", any_object));
     if (any_object) TRY(set(into, {.kind = Kind::kJsonObject}, inner.path_of("json_object")));
-    TRY(inner.refuse({"structural_tag", "whitespace_pattern"}));
+    if (const Json* tags = inner.take("structural_tag"))
+      TRY(set_tags(into, *tags, inner.path_of("structural_tag")));
+    TRY(inner.refuse({"whitespace_pattern"}));
   }
   if (const Json* grammar = fields.take("grammar"))
     TRY(set_text(into, Kind::kEbnf, *grammar, "grammar"));
