@@ -204,6 +204,10 @@ TEST(JsonSchema, Contraries) {
   expect_admits(R"({"type":"integer","not":{"minimum":3}})", {{"2", true}, {"3", false}});
   expect_admits(R"({"type":"number","not":{"type":"integer"}})",
                 {{"1.5", true}, {"-0.25", true}, {"1", false}, {"1.0", false}, {"0.0", false}});
+  // What says nothing has no contrary and needs none.
+  expect_admits(R"({"type":"array","items":{"type":"integer"},
+      "not":{"items":{},"uniqueItems":false,"additionalProperties":true,"minItems":2}})",
+                {{"[1]", true}, {"[1,2]", false}});
   // Of two parameters one at most.
   expect_admits(
       R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},

@@ -90,12 +90,31 @@ constexpr std::array<Contrary, 10> kContraries = {{
     {"exclusiveMaximum", "number", "minimum"},
 }};
 
-// What restricts values and has no contrary here.
-constexpr std::array<std::string_view, 12> kOneWay = {
-    "format",      "multipleOf",  "patternProperties", "propertyNames",
-    "items",       "prefixItems", "additionalItems",   "uniqueItems",
-    "minContains", "maxContains", "unevaluatedItems",  "unevaluatedProperties",
-};
+// Whether a keyword restricts values and has no contrary here.
+bool restricts_one_way(std::string_view key, const Json& value) {
+  constexpr std::array<std::string_view, 15> kOneWay = {
+      "format",
+      "multipleOf",
+      "patternProperties",
+      "propertyNames",
+      "items",
+      "prefixItems",
+      "additionalProperties",
+      "additionalItems",
+      "uniqueItems",
+      "contains",
+      "minContains",
+      "maxContains",
+      "unevaluatedItems",
+      "$dynamicRef",
+      "unevaluatedProperties",
+  };
+  if (std::ranges::find(kOneWay, key) == kOneWay.end()) return false;
+  const bool says_nothing =
+      key == "contains" ? false
+                        : holds_always(value) || (key == "uniqueItems" && value == Json(false));
+  return !says_nothing;
+}
 
 }  // namespace
 
@@ -148,12 +167,7 @@ Result<Json> SchemaRewriter::negate(const Json& schema, const std::string& point
 // Adds the ways in which a value breaks this keyword.
 Status SchemaRewriter::negate_keyword(const Json& schema, const std::string& key, const Json& value,
                                       const std::string& at, Json::Array& ways) {
-  const auto each = [&](const auto& add) -> Status {
-    if (!value.is_array()) return schema_error(at, "want a list");
-    for (const Json& item : value.as_array()) add(item);
-    return {};
-  };
-  if (key == "enum" || key == "const" || key == "pattern") {
+  if (key == "enum" || key == "const" || key == "pattern" || key == "$ref") {
     ways.push_back(not_of(object_of(key, value)));
   } else if (key == "type") {
     const Json* nullable = schema.find("nullable");
@@ -169,7 +183,27 @@ Status SchemaRewriter::negate_keyword(const Json& schema, const std::string& key
       if (bound.as_integer() >= 0)
         ways.push_back(typed(found->type, found->contrary, std::move(bound)));
     }
-  } else if (key == "required") {
+  } else if (key == "contains" && schema.find("minContains") == nullptr) {
+    ways.push_back(typed("array", "items", not_of(value)));
+  } else if (key == "if") {
+    for (const auto& [condition, branch] :
+         {std::pair(value, schema.find("then")), {not_of(value), schema.find("else")}})
+      if (branch != nullptr) ways.push_back(all_of({condition, not_of(*branch)}));
+  } else if (restricts_one_way(key, value)) {
+    return unsupported_keyword(at, "its contrary is not supported (under not, if or oneOf)");
+  } else {
+    TRY(negate_members(key, value, at, ways));
+    return negate_list(key, value, at, ways);
+  }
+  return {};
+}
+
+// Of an object that has a member, or one too few.
+Status SchemaRewriter::negate_members(const std::string& key, const Json& value,
+                                      const std::string& at, Json::Array& ways) {
+  const bool depends =
+      key == "dependentRequired" || key == "dependentSchemas" || key == "dependencies";
+  if (key == "required") {
     for (const Json& name : value.is_array() ? value.as_array() : Json::Array{}) {
       if (!name.is_string()) return schema_error(at, "want a list of keys");
       Json way = without_member(name.as_string());
@@ -184,42 +218,34 @@ Status SchemaRewriter::negate_keyword(const Json& schema, const std::string& key
       way.set("required", Json(Json::Array{Json(name)}));
       ways.push_back(std::move(way));
     }
-  } else if (key == "anyOf") {
-    Json::Array none;
-    TRY(each([&](const Json& item) { none.push_back(not_of(item)); }));
-    ways.push_back(all_of(std::move(none)));
-  } else if (key == "oneOf") {
-    // None of them, or two.
-    Json::Array none;
-    TRY(each([&](const Json& item) { none.push_back(not_of(item)); }));
-    const Json::Array& all = value.as_array();
-    if (all.size() > kMostAlternatives)
-      return unsupported_keyword(at, str_cat("more than ", kMostAlternatives, " alternatives"));
-    ways.push_back(all_of(std::move(none)));
-    for (size_t i = 0; i < all.size(); ++i)
-      for (size_t j = i + 1; j < all.size(); ++j) ways.push_back(all_of({all[i], all[j]}));
-  } else if (key == "allOf") {
-    TRY(each([&](const Json& item) { ways.push_back(not_of(item)); }));
-  } else if (key == "not") {
-    ways.push_back(value);
-  } else if (key == "contains" && schema.find("minContains") == nullptr) {
-    ways.push_back(typed("array", "items", not_of(value)));
-  } else if (key == "if") {
-    for (const auto& [condition, branch] :
-         {std::pair(value, schema.find("then")), {not_of(value), schema.find("else")}})
-      if (branch != nullptr) ways.push_back(all_of({condition, not_of(*branch)}));
-  } else if (key == "dependentRequired" || key == "dependentSchemas" || key == "dependencies") {
+  } else if (depends) {
     for (const auto& [name, needed] : value.is_object() ? value.as_object() : Json::Object{})
       ways.push_back(all_of({object_of("type", "object"), required({Json(name)}),
                              not_of(needed.is_array() ? required(needed.as_array()) : needed)}));
-  } else if (key == "$ref") {
-    ways.push_back(not_of(object_of(key, value)));
-  } else if (key == "additionalProperties" && holds_always(value)) {
-    return {};
-  } else if (key == "additionalProperties" || key == "$dynamicRef" || key == "contains" ||
-             std::ranges::find(kOneWay, key) != kOneWay.end()) {
-    return unsupported_keyword(at, "its contrary is not supported (under not, if or oneOf)");
   }
+  return {};
+}
+
+Status SchemaRewriter::negate_list(const std::string& key, const Json& value, const std::string& at,
+                                   Json::Array& ways) {
+  if (key == "not") ways.push_back(value);
+  if (key != "anyOf" && key != "oneOf" && key != "allOf") return {};
+  if (!value.is_array()) return schema_error(at, "want a list of schemas");
+  const Json::Array& all = value.as_array();
+  Json::Array none;
+  none.reserve(all.size());
+  for (const Json& schema : all) none.push_back(not_of(schema));
+  if (key == "allOf") {
+    ways.insert(ways.end(), none.begin(), none.end());
+    return {};
+  }
+  ways.push_back(all_of(std::move(none)));
+  if (key == "anyOf") return {};
+  // Or two of them.
+  if (all.size() > kMostAlternatives)
+    return unsupported_keyword(at, str_cat("more than ", kMostAlternatives, " alternatives"));
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t j = i + 1; j < all.size(); ++j) ways.push_back(all_of({all[i], all[j]}));
   return {};
 }
 

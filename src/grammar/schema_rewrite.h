@@ -45,7 +45,11 @@ class SchemaRewriter {
   Result<const Json*> remember(Kind kind, const Json& of, Make make);
   Result<Json> negate(const Json& schema, const std::string& pointer);
   Status negate_keyword(const Json& schema, const std::string& key, const Json& value,
-                        const std::string& pointer, Json::Array& ways);
+                        const std::string& at, Json::Array& ways);
+  Status negate_members(const std::string& key, const Json& value, const std::string& at,
+                        Json::Array& ways);
+  Status negate_list(const std::string& key, const Json& value, const std::string& at,
+                     Json::Array& ways);
 
   const Json& document_;
   std::deque<Json> made_;  // none moves

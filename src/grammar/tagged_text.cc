@@ -57,6 +57,7 @@ Result<Expr> add_tagged_text(const Json& tags, Grammar& grammar, JsonRules& rule
     behind[at].push_back(sequence({literal(rest), *std::move(value), literal(end)}));
   }
   std::vector<Expr> parts;
+  parts.reserve(behind.size());
   for (std::vector<Expr>& choices : behind) parts.push_back(choice(std::move(choices)));
   TRY_ASSIGN(std::shared_ptr<const ByteDfa> up_to, make_byte_dfa(starts, {.anywhere = true}));
   const Expr any = repeat(characters({{0, 0x10FFFF}}), 0, kUnlimited);

@@ -9,8 +9,7 @@ std::string ChoiceText::match(std::string_view text) {
 }
 
 // The last tokens are some pattern, `count` times.
-bool ChoiceText::ends_in_repetition() const {
-  const RepetitionLimit& limit = *options_.repetition;
+bool ChoiceText::ends_in_repetition(const RepetitionLimit& limit) const {
   for (int64_t size = limit.shortest; size <= limit.longest; ++size) {
     const int64_t length = size * limit.count;
     if (length > std::ssize(heard_)) return false;
@@ -24,7 +23,7 @@ OutputDelta ChoiceText::push(const StreamToken& token) {
   ++tokens_;
   if (options_.repetition && !token.is_stop) {
     heard_.push_back(token.token);
-    repeats_ = ends_in_repetition();
+    repeats_ = ends_in_repetition(*options_.repetition);
   }
   if (parser_.in_reasoning()) ++reasoning_tokens_;
   // The token that ends a sequence is markup.

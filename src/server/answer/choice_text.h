@@ -49,7 +49,7 @@ class ChoiceText {
 
  private:
   std::string match(std::string_view text);
-  bool ends_in_repetition() const;
+  bool ends_in_repetition(const RepetitionLimit& limit) const;
 
   ChoiceTextOptions options_;
   IncrementalDetokenizer detokenizer_;
