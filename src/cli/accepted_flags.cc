@@ -53,7 +53,6 @@ constexpr auto kAccepted = std::to_array<AcceptedFlag>({
     {"--skip-mm-profiling", "", "", "there are no images yet"},
     {"--chat-template-content-format", "NAME", "auto string openai",
      "templates get the parts of a text as one"},
-    {"--reasoning-config", "JSON", "", "reasoning is told by <think> and </think>"},
     {"--enable-reasoning", "", "", kAlways},
     {"--root-path", "PATH", "", "paths are those that a proxy passes on"},
     {"--stream-interval", "N", "1", "every token has its event"},

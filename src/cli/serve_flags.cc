@@ -43,6 +43,28 @@ Result<std::vector<std::pair<std::string, int64_t>>> read_effort_budgets(
   return budgets;
 }
 
+// vLLM's {"think_start_str": "<think>", "think_end_str": "Now I must answer.</think>"}: the last
+// sentence of reasoning that is closed. The tags are the models' own and cannot be others.
+Result<std::string> read_reasoning_config(const std::optional<std::string>& text) {
+  const std::string flag = "--reasoning-config";
+  TRY_ASSIGN(const Json json, json_flag(flag.c_str(), text));
+  if (json.is_null()) return std::string();
+  TRY_ASSIGN(Fields fields, Fields::of(json, ""));
+  std::string start = "<think>", end = "</think>";
+  // The second names are the newer ones.
+  for (const char* key : {"think_start_str", "reasoning_start_str"})
+    if (const Status status = fields.read(key, start); !status) return status.error().within(flag);
+  for (const char* key : {"think_end_str", "reasoning_end_str"})
+    if (const Status status = fields.read(key, end); !status) return status.error().within(flag);
+  for (const std::string& key : fields.unread())
+    return Error{ErrorCode::kInvalidArgument, str_cat(flag, ": unknown field \"", key, "\"")};
+  const std::string_view tail = trimmed(end);
+  if (trimmed(start) != "<think>" || !tail.ends_with("</think>"))
+    return Error{ErrorCode::kInvalidArgument,
+                 flag + ": reasoning begins with <think> and ends with </think> here"};
+  return std::string(trimmed(tail.substr(0, tail.size() - std::string_view("</think>").size())));
+}
+
 // Values of a flag that may be repeated, or hold them all as a JSON list, which is vLLM's way.
 std::vector<std::string> listed(const std::vector<std::string>& given) {
   std::vector<std::string> values;
@@ -124,6 +146,8 @@ void ServeFlags::declare(Flags& flags) {
                "Close reasoning after N tokens; requests win (default -1: never)");
   flags.option("--reasoning-budget-message", "TEXT", reasoning_message,
                "A last sentence for reasoning that is closed, such as \"I must answer now.\"");
+  flags.option("--reasoning-config", "JSON", reasoning_config,
+               "The same as vLLM has it: {\"think_end_str\": \"I must answer now.</think>\"}");
   flags.option("--reasoning-effort-budgets", "JSON", effort_budgets,
                "Budgets of reasoning_effort, such as {\"low\": 512, \"medium\": 4096}");
   flags.flag("--stop-in-reasoning", stop_in_reasoning, "Stop strings count in reasoning too");
@@ -185,6 +209,8 @@ Status ServeFlags::check() {
   TRY(check_range("--timeout", timeout_seconds, 1, 86400));
   TRY(check_range("--reasoning-budget", reasoning_budget, -1, INT32_MAX));
   if (const auto budgets = read_effort_budgets(effort_budgets); !budgets) return budgets.error();
+  if (const auto message = read_reasoning_config(reasoning_config); !message)
+    return message.error();
   TRY(json_flag("--default-chat-template-kwargs", template_kwargs));
   TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
   TRY(apply_override(override, {}));
@@ -270,7 +296,8 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
     served->reasoning_field = server::ReasoningField::kReasoningContent;
   served->parse_reasoning = reasoning_parser.value_or("qwen3") != "none";
   served->reasoning.budget = reasoning_budget.value_or(-1);
-  served->reasoning.message = reasoning_message.value_or("");
+  TRY_ASSIGN(const std::string configured, read_reasoning_config(reasoning_config));
+  served->reasoning.message = reasoning_message.value_or(configured);
   TRY_ASSIGN(served->reasoning.effort_budgets, read_effort_budgets(effort_budgets));
   served->ping_pause = std::chrono::seconds(ping_seconds.value_or(15));
   served->stop_in_reasoning = stop_in_reasoning;

@@ -15,7 +15,7 @@ struct ServeFlags {
   std::optional<int64_t> port, max_sequences, chunk_rows, max_waiting, drain_seconds, max_body_mb,
       client_buffer_kb, reasoning_budget, ping_seconds, timeout_seconds;
   std::optional<std::string> chat_template, template_kwargs, generation_config, generation_override,
-      reasoning_field, reasoning_parser, reasoning_message, effort_budgets;
+      reasoning_field, reasoning_parser, reasoning_message, reasoning_config, effort_budgets;
   std::vector<std::string> names, api_keys, origins, methods, headers;
   std::optional<std::string> api_key_file;
   std::vector<GivenFlag> accepted;
