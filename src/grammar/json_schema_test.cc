@@ -36,6 +36,15 @@ std::string refused(std::string_view schema) {
   return automaton ? "" : automaton.error().message;
 }
 
+// Each text, and whether it is admitted.
+using Texts = std::vector<std::pair<const char*, bool>>;
+void expect_admits(std::string_view schema, const Texts& texts) {
+  const Result<Automaton> automaton = compile(Json::parse(schema).value());
+  ASSERT_TRUE(automaton) << schema << ": " << automaton.error().message;
+  for (const auto& [text, admitted] : texts)
+    EXPECT_EQ(matches(*automaton, text), admitted) << text << " and " << schema;
+}
+
 TEST(JsonSchema, AnyJson) {
   const Schema any("true");
   for (const char* text : {"null", "true", "-0.5e+10", "\"a\\u00e9\\ud83d\\ude00é\"", "[]", "{}",
@@ -144,6 +153,9 @@ TEST(JsonSchema, NumbersBetweenBounds) {
     const double value = i / 1000.0;
     EXPECT_EQ(real.admits(Json(value).dump()), value > -0.25 && value <= 10.5) << value;
   }
+  expect_admits(R"({"type":"integer","minimum":3,"exclusiveMinimum":true,"maximum":5,
+      "exclusiveMaximum":false})",
+                {{"3", false}, {"4", true}, {"5", true}, {"6", false}});
   EXPECT_TRUE(real.admits("10.500"));
   EXPECT_FALSE(real.admits("10.5001"));
   EXPECT_FALSE(real.admits("-0.2500"));
@@ -173,15 +185,6 @@ TEST(JsonSchema, ChoicesAndReferences) {
     EXPECT_FALSE(values.admits(text)) << text;
   const Schema nullable(R"({"type":"integer","nullable":true})");
   EXPECT_TRUE(nullable.admits("null"));
-}
-
-// Each text, and whether it is admitted.
-using Texts = std::vector<std::pair<const char*, bool>>;
-void expect_admits(std::string_view schema, const Texts& texts) {
-  const Result<Automaton> automaton = compile(Json::parse(schema).value());
-  ASSERT_TRUE(automaton) << schema << ": " << automaton.error().message;
-  for (const auto& [text, admitted] : texts)
-    EXPECT_EQ(matches(*automaton, text), admitted) << text << " and " << schema;
 }
 
 TEST(JsonSchema, Contraries) {
@@ -354,6 +357,25 @@ TEST(JsonSchema, ItemsThatDiffer) {
               HasSubstr("uniqueItems is supported where"));
 }
 
+TEST(JsonSchema, LookAheadsAtTheFrontOfPatterns) {
+  expect_admits(R"x({"type":"string","pattern":"^(?!\\s*$).+"})x",
+                {{R"(" a")", true}, {R"("b ")", true}, {R"("  ")", false}, {R"("")", false}});
+  expect_admits(R"x({"type":"string","pattern":"^(?=.*[A-Z])(?=.*\\d)[A-Za-z\\d]{4,}$"})x",
+                {{R"("aB3c")", true},
+                 {R"("4AAA")", true},
+                 {R"("aBcd")", false},
+                 {R"("ab3c")", false},
+                 {R"("B3")", false},
+                 {R"("B3 xx")", false}});
+  expect_admits(R"x({"type":"string","pattern":"^(?!con$|nul|[)]x)[a-z)]*$"})x",
+                {{R"("cont")", true},
+                 {R"("")", true},
+                 {R"(")y")", true},
+                 {R"("con")", false},
+                 {R"("nuls")", false},
+                 {R"(")x")", false}});
+}
+
 TEST(JsonSchema, Multiples) {
   const Schema sevens(R"({"type":"integer","multipleOf":7,"minimum":-50,"maximum":200})");
   for (int i = -70; i < 300; ++i)
@@ -393,6 +415,9 @@ TEST(JsonSchema, RefusesByName) {
   EXPECT_THAT(refused(R"({"multipleOf":1e-9})"), HasSubstr("multipleOf"));
   EXPECT_THAT(refused(R"({"type":"text"})"), HasSubstr("#/type"));
   EXPECT_THAT(refused(R"x({"pattern":"(?=x)"})x"), HasSubstr("/pattern"));
+  EXPECT_THAT(refused(R"x({"pattern":"^a(?=x)"})x"), HasSubstr("/pattern"));
+  EXPECT_THAT(refused(R"x({"pattern":"^(?!a)b|c"})x"), HasSubstr("/pattern"));
+  EXPECT_THAT(refused(R"({"not":{"maximum":3,"exclusiveMaximum":true}})"), HasSubstr("draft 4"));
   EXPECT_THAT(refused(R"({"$ref":"http://x/y"})"), HasSubstr("#/$ref"));
   EXPECT_THAT(refused(R"({"$ref":"#/nowhere"})"), HasSubstr("#/$ref"));
   EXPECT_THAT(refused(R"({"$ref":"#"})"), HasSubstr("refers to itself"));

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "grammar/lookahead.h"
 #include "grammar/nfa.h"
 #include "grammar/regex.h"
 #include "grammar/schema_node.h"
@@ -74,6 +75,16 @@ bool is_nullable(const Json& schema) {
   return nullable != nullptr && nullable->is_bool() && nullable->as_bool();
 }
 
+// Whether a bound may not be reached itself: by its name, or, as draft 4 and OpenAPI 3.0 have it,
+// by a boolean of that name beside it.
+bool is_exclusive(const Json& schema, std::string_view key) {
+  if (key == "exclusiveMinimum" || key == "exclusiveMaximum") return true;
+  const Json* beside = key == "minimum"   ? schema.find("exclusiveMinimum")
+                       : key == "maximum" ? schema.find("exclusiveMaximum")
+                                          : nullptr;
+  return beside != nullptr && beside->is_bool() && beside->as_bool();
+}
+
 }  // namespace
 
 Status SchemaReader::read_keywords(const SchemaRef& ref, SchemaNode& node) {
@@ -91,7 +102,7 @@ Status SchemaReader::read_keywords(const SchemaRef& ref, SchemaNode& node) {
       TRY(read_general(key, value, at, node, known));
     }
     if (!known) TRY(read_string(key, value, at, node, known));
-    if (!known) TRY(read_number(key, value, at, node, known));
+    if (!known) TRY(read_number(key, value, at, is_exclusive(schema, key), node, known));
   }
   TRY(read_array(schema, ref.pointer, node));
   return read_object(schema, ref.pointer, node);
@@ -132,9 +143,14 @@ Status SchemaReader::read_string(const std::string& key, const Json& value, cons
   } else if (key == "maxLength") {
     TRY_ASSIGN(const uint64_t count, count_of(value, at));
     keep_least(node.max_length, count);
-  } else if (key == "pattern" || key == "format") {
+  } else if (key == "pattern") {
     if (!value.is_string()) return schema_error(at, "want a string");
-    add_once(key == "pattern" ? node.patterns : node.formats, value.as_string());
+    const PartedPattern parted = part_lookaheads(value.as_string());
+    for (const std::string& pattern : parted.found) add_once(node.patterns, pattern);
+    for (const std::string& pattern : parted.not_found) add_once(node.not_patterns, pattern);
+  } else if (key == "format") {
+    if (!value.is_string()) return schema_error(at, "want a string");
+    add_once(node.formats, value.as_string());
   } else {
     known = false;
     return {};
@@ -144,7 +160,7 @@ Status SchemaReader::read_string(const std::string& key, const Json& value, cons
 }
 
 Status SchemaReader::read_number(const std::string& key, const Json& value, const std::string& at,
-                                 SchemaNode& node, bool& known) {
+                                 bool exclusive, SchemaNode& node, bool& known) {
   const bool least = key == "minimum" || key == "exclusiveMinimum";
   const bool most = key == "maximum" || key == "exclusiveMaximum";
   known = least || most || key == "multipleOf";
@@ -158,10 +174,7 @@ Status SchemaReader::read_number(const std::string& key, const Json& value, cons
     node.mentioned |= SchemaNode::kInteger | SchemaNode::kFraction;
     return {};
   }
-  const bool exclusive = key.starts_with("exclusive");
-  if (exclusive && value.is_bool())
-    return unsupported_keyword(
-        at, "the boolean form of draft 4 is not supported; give the limit itself");
+  if (value.is_bool() && key.starts_with("exclusive")) return {};  // said with the bound beside it
   TRY_ASSIGN(const NumberRange::Bound bound, bound_of(value, at, exclusive));
   if (least)
     node.range.at_least(bound);

@@ -138,7 +138,7 @@ class SchemaReader {
   Status read_string(const std::string& key, const Json& value, const std::string& at,
                      SchemaNode& node, bool& known);
   Status read_number(const std::string& key, const Json& value, const std::string& at,
-                     SchemaNode& node, bool& known);
+                     bool exclusive, SchemaNode& node, bool& known);
   Status read_array(const Json& schema, const std::string& pointer, SchemaNode& node);
   Status read_object(const Json& schema, const std::string& pointer, SchemaNode& node);
   Status read_patterns(const Json& patterns, const std::string& at, SchemaNode::Members& into);

@@ -177,6 +177,10 @@ Status SchemaRewriter::negate_keyword(const Json& schema, const std::string& key
   } else if (const auto* const found = std::ranges::find(kContraries, key, &Contrary::key);
              found != kContraries.end()) {
     if (found->by == 0) {
+      for (const char* limit : {"exclusiveMinimum", "exclusiveMaximum"})
+        if (const Json* beside = schema.find(limit); beside != nullptr && beside->is_bool())
+          return unsupported_keyword(at,
+                                     "the contrary of draft 4's boolean limits is not supported");
       ways.push_back(typed(found->type, found->contrary, value));
     } else {
       TRY_ASSIGN(Json bound, moved(value, found->by, at));
