@@ -51,7 +51,8 @@ class ObjectWriter {
   // Keys with members of their own, and what follows from patterns and lists.
   Status collect_keys();
   bool names_are_all() const {
-    return context_.narrow && is_closed(node_.members, [](const Node::Members& part) {
+    return context_.narrow && node_.unevaluated.empty() &&
+           is_closed(node_.members, [](const Node::Members& part) {
              return !part.is_open && (!part.named.empty() || !part.patterns.empty());
            });
   }
@@ -167,6 +168,17 @@ Result<Expr> ObjectWriter::class_member(
     }
     if (is_other && part.others) all.push_back(*part.others);
   }
+  const auto is_spoken_of = [&](const Node::Members& part) {
+    return part.others || std::ranges::any_of(part.patterns, [&](const auto& one) {
+             const auto at = std::ranges::find(patterns, one.first);
+             return (found >> (at - patterns.begin()) & 1) != 0;
+           });
+  };
+  for (const Node::Unevaluated& rest : node_.unevaluated)
+    if (std::ranges::none_of(node_.members, [&](const Node::Members& part) {
+          return rest.evaluates(part) && is_spoken_of(part);
+        }))
+      all.push_back(rest.others);
   if (found == 0 && names_are_all()) return nothing();
   TRY_ASSIGN(Expr value, context_.values_of(std::move(all)));
   if (is_nothing(value)) return value;

@@ -12,9 +12,8 @@ namespace pewter::grammar {
 namespace {
 
 // Keywords that restrict values and that the grammar cannot follow.
-constexpr std::array<std::string_view, 6> kUnsupported = {
-    "contains",         "minContains", "maxContains",
-    "unevaluatedItems", "$dynamicRef", "unevaluatedProperties",
+constexpr std::array<std::string_view, 5> kUnsupported = {
+    "contains", "minContains", "maxContains", "unevaluatedItems", "$dynamicRef",
 };
 
 std::optional<uint8_t> type_bits(std::string_view name) {

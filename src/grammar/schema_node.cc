@@ -93,13 +93,33 @@ Requirements SchemaNode::member(const std::string& key) const {
       }
     if (is_other && part.others) all.push_back(*part.others);
   }
+  for (const Unevaluated& rest : unevaluated)
+    if (std::ranges::none_of(members, [&](const Members& part) {
+          return rest.evaluates(part) && (part.others || part.names(key));
+        }))
+      all.push_back(rest.others);
   return all;
+}
+
+bool SchemaNode::Members::names(const std::string& key) const {
+  return std::ranges::any_of(named, [&](const auto& one) { return one.first == key; }) ||
+         std::ranges::any_of(patterns, [&](const auto& one) { return one.first->matches(key); });
+}
+
+// What a contrary says of members does not count.
+bool SchemaNode::Unevaluated::evaluates(const Members& part) const {
+  return !part.is_open && std::ranges::find(part.path, of) != part.path.end();
 }
 
 Requirements SchemaNode::other_members() const {
   Requirements all;
   for (const Members& part : members)
     if (part.others) all.push_back(*part.others);
+  for (const Unevaluated& rest : unevaluated)
+    if (std::ranges::none_of(members, [&](const Members& part) {
+          return rest.evaluates(part) && part.others.has_value();
+        }))
+      all.push_back(rest.others);
   return all;
 }
 
@@ -213,8 +233,16 @@ Status SchemaReader::advance(Way way, std::vector<Way>& open) {
     open.push_back(std::move(way));
     return {};
   }
+  const size_t parts = way.node.members.size();
   TRY(read_keywords(pending.ref, way.node));
   const auto from = std::make_shared<const Ancestor>(Ancestor{&schema, pending.from});
+  for (size_t i = parts; i < way.node.members.size(); ++i)
+    for (const Ancestor* a = from.get(); a != nullptr; a = a->parent.get())
+      way.node.members[i].path.push_back(a->schema);
+  if (const Json* others = schema.find("unevaluatedProperties")) {
+    way.node.unevaluated.push_back({&schema, {others, below(pointer, "unevaluatedProperties")}});
+    way.node.mentioned |= SchemaNode::kObject;
+  }
   if (const Json* reference = schema.find("$ref")) {
     TRY_ASSIGN(SchemaRef target, resolve_reference(document_, *reference, below(pointer, "$ref")));
     way.pending.push_back({std::move(target), from});

@@ -62,8 +62,17 @@ struct SchemaNode {
     std::vector<std::pair<std::string, SchemaRef>> named;
     std::vector<std::pair<std::shared_ptr<const KeyPattern>, SchemaRef>> patterns;
     std::optional<SchemaRef> others;
-    bool is_open = false;  // that it names some says nothing of others, whoever reads it
+    bool is_open = false;           // that it names some says nothing of others, whoever reads it
+    std::vector<const Json*> path;  // the schema that says it, and those that led to it
+    bool names(const std::string& key) const;
   };
+  // unevaluatedProperties: for members that no schema speaks of to which `of` has led.
+  struct Unevaluated {
+    const Json* of = nullptr;
+    SchemaRef others;
+    bool evaluates(const Members& part) const;
+  };
+  std::vector<Unevaluated> unevaluated;
   std::vector<Members> members;
   std::vector<std::string> required;   // each once, in order
   std::vector<SchemaRef> key_schemas;  // of propertyNames: all hold for every key
