@@ -434,6 +434,9 @@ TEST(JsonSchema, RefusesByName) {
         R"({"oneOf":[{"type":"string"},{"format":"email"}]})",
         R"({"if":{"multipleOf":2},"else":false})", R"({"not":{"propertyNames":{"maxLength":2}}})"})
     EXPECT_THAT(refused(schema), HasSubstr("its contrary is not supported")) << schema;
+  EXPECT_THAT(refused(R"({"anyOf":[{"oneOf":[{"type":"string"},{"format":"email"}]}]})"),
+              HasSubstr("#/anyOf/0/oneOf/1/format: its contrary"));
+  EXPECT_THAT(refused(R"({"if":{"multipleOf":2},"then":{}})"), HasSubstr("#/if/multipleOf: its"));
   EXPECT_THAT(refused(R"({"type":"array","not":{"const":[1]}})"), HasSubstr("list in it"));
   EXPECT_THAT(refused(R"({"items":{"uniqueItems":true}})"), HasSubstr("#/items: uniqueItems"));
   EXPECT_THAT(refused(R"({"multipleOf":1e-9})"), HasSubstr("multipleOf"));

@@ -66,7 +66,7 @@ bool has_alternatives(std::string_view pattern) {
 }  // namespace
 
 PartedPattern part_lookaheads(std::string_view pattern) {
-  const PartedPattern whole{.found = {std::string(pattern)}, .not_found = {}};
+  PartedPattern whole{.found = {std::string(pattern)}, .not_found = {}};
   if (!pattern.starts_with("^(?") || has_alternatives(pattern)) return whole;
   PartedPattern parted;
   std::string_view rest = pattern.substr(1);

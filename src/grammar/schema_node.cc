@@ -298,7 +298,7 @@ Status SchemaReader::rewrite(const SchemaRef& ref, const std::shared_ptr<const A
   const auto add = [&](const Json* rewritten, std::string_view key) {
     if (rewritten != nullptr) way.pending.push_back({{rewritten, below(ref.pointer, key)}, from});
   };
-  TRY_ASSIGN(const Json* condition, rewriter_.conditional(schema));
+  TRY_ASSIGN(const Json* condition, rewriter_.conditional(schema, ref.pointer));
   add(condition, "if");
   TRY_ASSIGN(const Json* dependent, rewriter_.dependent(schema, ref.pointer));
   add(dependent, "dependentRequired");

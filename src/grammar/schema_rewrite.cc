@@ -253,12 +253,13 @@ Status SchemaRewriter::negate_list(const std::string& key, const Json& value, co
   return {};
 }
 
-Result<const Json*> SchemaRewriter::conditional(const Json& schema) {
+Result<const Json*> SchemaRewriter::conditional(const Json& schema, const std::string& pointer) {
   const Json* condition = schema.find("if");
   const Json* then = schema.find("then");
   const Json* otherwise = schema.find("else");
   if (condition == nullptr || (then == nullptr && otherwise == nullptr)) return nullptr;
   return remember(Kind::kConditional, schema, [&]() -> Result<Json> {
+    TRY(negated(*condition, pointer + "/if"));
     return any_of({all_of({*condition, then == nullptr ? Json(true) : *then}),
                    all_of({not_of(*condition), otherwise == nullptr ? Json(true) : *otherwise})});
   });
@@ -294,6 +295,9 @@ Result<const Json*> SchemaRewriter::exactly_one(const Json& list, const std::str
     return unsupported_keyword(
         pointer, str_cat("more than ", kMostAlternatives, " alternatives that may hold at once"));
   return remember(Kind::kExactlyOne, list, [&]() -> Result<Json> {
+    // What cannot be turned around is told by its own place, not by that in the rewritten schema.
+    for (size_t i = 0; i < alternatives.size(); ++i)
+      TRY(negated(alternatives[i], str_cat(pointer, "/", i)));
     Json::Array ways;
     for (size_t i = 0; i < alternatives.size(); ++i) {
       Json::Array all = {alternatives[i]};

@@ -34,7 +34,7 @@ class SchemaRewriter {
   Result<const Json*> negated(const Json& schema, const std::string& pointer);
   static bool is_plain(const Json& schema);
   // Of a schema with these keywords; null: it has none.
-  Result<const Json*> conditional(const Json& schema);
+  Result<const Json*> conditional(const Json& schema, const std::string& pointer);
   Result<const Json*> dependent(const Json& schema, const std::string& pointer);
   // Of the list of a oneOf whose alternatives may hold at once.
   Result<const Json*> exactly_one(const Json& list, const std::string& pointer);
