@@ -508,7 +508,7 @@ TEST(JsonSchema, AgreesWithTheTestSuite) {
   namespace fs = std::filesystem;
   const fs::path root = "/usr/share/json-schema-test-suite/tests";
   if (!fs::exists(root)) GTEST_SKIP() << "the package json-schema-test-suite is not installed";
-  for (const char* draft : {"draft6", "draft7"}) {
+  for (const char* draft : {"draft4", "draft6", "draft7"}) {
     Suite suite;
     for (const auto& entry : fs::directory_iterator(root / draft))
       if (entry.path().extension() == ".json") run_file(entry.path(), suite);
