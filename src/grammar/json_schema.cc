@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 
+#include "grammar/contains_schema.h"
 #include "grammar/limits.h"
 #include "grammar/multiple_of.h"
 #include "grammar/object_schema.h"
@@ -80,7 +81,7 @@ class SchemaCompiler {
     if (node.values) return constants_of(node, *node.values, types);
     std::vector<Expr> parts;
     if ((types & Node::kObject) != 0) {
-      TRY_ASSIGN(Expr part, members_of(node));
+      TRY_ASSIGN(Expr part, object_of(node, context()));
       parts.push_back(std::move(part));
     }
     if ((types & Node::kArray) != 0) {
@@ -227,12 +228,11 @@ class SchemaCompiler {
     return numbers;
   }
 
-  Result<Expr> members_of(const Node& node) {
-    return object_of(node,
-                     {.rules = rules_,
-                      .narrow = options_.narrow,
-                      .values_of = [this](Requirements all) { return values_of(std::move(all)); },
-                      .read = [this](const Requirements& all) { return reader_.read(all); }});
+  MemberContext context() {
+    return {.rules = rules_,
+            .narrow = options_.narrow,
+            .values_of = [this](Requirements all) { return values_of(std::move(all)); },
+            .read = [this](const Requirements& all) { return reader_.read(all); }};
   }
 
   Result<Expr> array_of(const Node& node) {
@@ -248,6 +248,7 @@ class SchemaCompiler {
     const bool closed = options_.narrow && is_closed(node.items, [](const Node::Items& part) {
                           return !part.first.empty();
                         });
+    if (!node.contains.empty()) return containing(node, closed);
     if (node.unique_items && (closed ? std::min<uint64_t>(first, most) : most) > 1)
       return unique_items(node, first, most);
     Expr other = nothing();
@@ -276,6 +277,23 @@ class SchemaCompiler {
                        static_cast<uint32_t>(left(first))));
     }
     return rules_.in_brackets('[', std::move(graph).build(), node.min_items == 0, ']');
+  }
+
+  Result<Expr> containing(Node node, bool closed) {
+    if (node.contains.size() > 1 || (node.unique_items && node.max_items.value_or(2) > 1))
+      return unsupported_keyword(
+          node.pointer, "contains is not supported beside uniqueItems or another contains");
+    if (closed) {
+      uint64_t first = 0;
+      for (const Node::Items& part : node.items)
+        first = std::max<uint64_t>(first, part.first.size());
+      node.max_items = std::min(node.max_items.value_or(first), first);
+    }
+    const Node::Contains contains = node.contains.front();
+    const Result<SchemaRef> not_one = reader_.contrary(contains.ref);
+    if (!not_one && contains.most) return not_one.error();
+    return containing_array(node, contains, not_one ? std::optional(*not_one) : std::nullopt,
+                            context());
   }
 
   // The values of a node that has few of them.

@@ -12,9 +12,7 @@ namespace pewter::grammar {
 namespace {
 
 // Keywords that restrict values and that the grammar cannot follow.
-constexpr std::array<std::string_view, 5> kUnsupported = {
-    "contains", "minContains", "maxContains", "unevaluatedItems", "$dynamicRef",
-};
+constexpr std::array<std::string_view, 2> kUnsupported = {"unevaluatedItems", "$dynamicRef"};
 
 std::optional<uint8_t> type_bits(std::string_view name) {
   if (name == "null") return SchemaNode::kNull;
@@ -200,6 +198,16 @@ Status SchemaReader::read_array(const Json& schema, const std::string& pointer, 
   if (const Json* unique = about("uniqueItems")) {
     if (!unique->is_bool()) return schema_error(below(pointer, "uniqueItems"), "want a boolean");
     node.unique_items |= unique->as_bool();
+  }
+  if (const Json* one = about("contains")) {
+    SchemaNode::Contains contains{.ref = {one, below(pointer, "contains")}};
+    if (const Json* least = about("minContains")) {
+      TRY_ASSIGN(contains.least, count_of(*least, below(pointer, "minContains")));
+    }
+    if (const Json* most = about("maxContains")) {
+      TRY_ASSIGN(contains.most, count_of(*most, below(pointer, "maxContains")));
+    }
+    if (contains.least > 0 || contains.most) node.contains.push_back(std::move(contains));
   }
   SchemaNode::Items items;
   // Drafts before 2020-12 spell prefixItems as a list under items, and items as additionalItems.

@@ -193,6 +193,11 @@ Result<SchemaRef> resolve_reference(const Json& document, const Json& reference,
   return ref;
 }
 
+Result<SchemaRef> SchemaReader::contrary(const SchemaRef& ref) {
+  TRY_ASSIGN(const Json* schema, rewriter_.negated(*ref.schema, ref.pointer));
+  return SchemaRef{schema, ref.pointer};
+}
+
 Result<std::vector<SchemaNode>> SchemaReader::read(const Requirements& requirements) {
   std::vector<Way> open(1);
   for (const SchemaRef& ref : requirements) {

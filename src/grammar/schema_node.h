@@ -88,6 +88,13 @@ struct SchemaNode {
   uint64_t min_items = 0;
   std::optional<uint64_t> max_items;
   bool unique_items = false;
+  // So many of the items satisfy the schema.
+  struct Contains {
+    SchemaRef ref;
+    uint64_t least = 1;
+    std::optional<uint64_t> most;
+  };
+  std::vector<Contains> contains;
 
   std::string pointer;  // for messages
 
@@ -119,6 +126,8 @@ class SchemaReader {
   explicit SchemaReader(const Json& document) : document_(document), rewriter_(document) {}
   // The ways to satisfy all requirements; none: no value does.
   Result<std::vector<SchemaNode>> read(const Requirements& requirements);
+  // What a value must hold that does not hold this. Errors are SchemaRewriter::negated's.
+  Result<SchemaRef> contrary(const SchemaRef& ref);
 
  private:
   // Schemas from which one was reached without going into a value: a cycle of them says nothing.

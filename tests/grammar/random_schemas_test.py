@@ -132,6 +132,12 @@ def array_schema(rng, depth, definitions):
     if rng.random() < 0.2:
         schema["items"] = rng.choice([{"enum": ["a", "b", 1, None, 0.5]}, {"type": ["boolean", "null"]}])
         schema["uniqueItems"] = True
+    elif rng.random() < 0.2:
+        schema["contains"] = schema_of(rng, 0, definitions)
+        if rng.random() < 0.4:
+            schema["minContains"] = rng.randint(0, 2)
+        if rng.random() < 0.4:
+            schema["maxContains"] = schema.get("minContains", 1) + rng.randint(0, 1)
     return schema
 
 
