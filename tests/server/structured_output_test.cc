@@ -226,9 +226,9 @@ TEST_F(StructuredOutput, SaysWhatIsWrong) {
   for (const auto& [more, field] : wrong)
     EXPECT_EQ(refused(more).find("param")->as_string(), field) << more;
   const Json tool = refused(
-      R"(,"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"contains":{}}}}])");
+      R"(,"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"$dynamicRef":"#"}}}])");
   EXPECT_EQ(tool.find("param")->as_string(), "tools");
-  EXPECT_THAT(tool.find("message")->as_string(), HasSubstr("f: #: contains is not supported"));
+  EXPECT_THAT(tool.find("message")->as_string(), HasSubstr("f: #: $dynamicRef is not supported"));
 }
 
 }  // namespace

@@ -174,6 +174,23 @@ TEST(Session, HoldsTheLimits) {
               StartsWith("HTTP/1.1 431"));
 }
 
+TEST(Session, EndsChunksByteByByte) {
+  for (const std::string body : {"0\r\n\r\n", "2\r\nab\r\n0\r\n\r\n", "0\r\nX: y\r\n\r\n"}) {
+    Wire wire;
+    wire.answer_at_once = true;
+    wire.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+    std::string answer;
+    for (const char byte : body) {
+      EXPECT_THAT(answer, IsEmpty()) << body;
+      answer += wire.send(std::string(1, byte));
+    }
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK")) << body;
+  }
+  Wire counted;  // the same bytes, but no chunk
+  counted.answer_at_once = true;
+  EXPECT_THAT(counted.send(post("0\r\n")), StartsWith("HTTP/1.1 200 OK"));
+}
+
 // Clients of Anthropic's API read its form alone, whatever part of a request was wrong.
 TEST(Session, RefusesInTheFormOfTheApi) {
   const HttpLimits limits{.body_bytes = 10, .header_bytes = 200};
