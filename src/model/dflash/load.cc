@@ -1,6 +1,5 @@
 // From a drafter's directory to a DflashModel. Drafters are small: each matrix is read whole, laid
 // out anew on the host where the stages want it otherwise, and stored.
-#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -54,7 +53,7 @@ class Loader {
     }
     check_leftovers();
     if (findings_.has_faults()) return findings_.to_error(checkpoint_.directory());
-    return make_tables();
+    return model_.add_tables(device_);
   }
 
  private:
@@ -66,6 +65,7 @@ class Loader {
 
   Result<WeightMatrix> read(const LinearSource& source) {
     TRY_ASSIGN(WeightMatrix whole, make_canonical_weight(source.spec()));
+    model_.needed_bytes += weight_bytes(source.spec());
     RowBuffers rows([](int64_t bytes) { return Buffer::host(bytes); });
     TRY(reader_.read(source, {0, source.n}, false, rows, [&](const WeightMatrix& read) {
       std::memcpy(whole.values.data(), read.values.data(),
@@ -111,23 +111,13 @@ class Loader {
     return {};
   }
 
-  Result<TensorView> floats(const std::vector<float>& values) {
-    const auto count = std::ssize(values);
-    TRY_ASSIGN(Buffer buffer, device_.allocate(count * 4));
-    device_.copy_to_device(buffer.data(), std::as_bytes(std::span(values)));
-    model_.bytes += count * 4;
-    const TensorView view(buffer.data(), DType::kF32, {count});
-    model_.buffers.push_back(std::move(buffer));
-    return view;
-  }
-
   Status norm(const std::string& name, int64_t size, TensorView& to) {
     const StoredTensor* tensor = find_vector(checkpoint_, name, {{size}}, claims_, findings_);
     if (tensor == nullptr) return {};
     std::vector<float> values(static_cast<size_t>(size));
     TRY(reader_.read_floats(*tensor, values));
     for (float& value : values) value -= 1;
-    TRY_ASSIGN(to, floats(values));
+    TRY_ASSIGN(to, model_.add_floats(device_, values));
     return {};
   }
 
@@ -138,23 +128,6 @@ class Loader {
           tensor.name != "lm_head.weight")
         findings_.fault(checkpoint_.file_name(tensor), tensor.info.name,
                         "belongs to no parameter of a DFlash drafter");
-  }
-
-  Status make_tables() {
-    const DflashConfig& config = model_.config;
-    const int64_t half = config.head_dim / 2;
-    std::vector<float> frequency(static_cast<size_t>(half));
-    for (int64_t i = 0; i < half; ++i)
-      frequency[static_cast<size_t>(i)] = static_cast<float>(std::pow(
-          config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim)));
-    TRY_ASSIGN(model_.inverse_frequency, floats(frequency));
-    const auto zeros = std::vector<float>(static_cast<size_t>(half), 0.0f);
-    TRY_ASSIGN(const TensorView axis, floats(zeros));
-    model_.axis = axis.data_as<const int32_t>();
-    TRY_ASSIGN(model_.identity_norm,
-               floats(std::vector<float>(static_cast<size_t>(config.hidden_size),
-                                         DflashModel::kIdentityWeight)));
-    return {};
   }
 
   const Checkpoint& checkpoint_;
@@ -185,28 +158,6 @@ Result<std::shared_ptr<const DflashModel>> DflashModel::load(const std::string& 
   model->config = *std::move(config);
   TRY(Loader(checkpoint, device, *model).run());
   return std::shared_ptr<const DflashModel>(std::move(model));
-}
-
-int64_t DflashModel::stored_bytes(const DflashConfig& config, const Device& device) {
-  const auto matrix = [&](int64_t n, int64_t k) {
-    return device.stored_weight_bytes({.format = WeightFormat::kBF16, .n = n, .k = k});
-  };
-  const int64_t hidden = config.hidden_size, q = config.query_width(), kv = config.kv_width();
-  const int64_t layer = matrix(2 * q, hidden) + 2 * matrix(kv, hidden) + matrix(hidden, q) +
-                        2 * matrix(config.intermediate_size, hidden) +
-                        matrix(hidden, config.intermediate_size) +
-                        4 * (2 * hidden + 2 * config.head_dim);
-  return config.layers * layer + std::ssize(config.taps) * matrix(hidden, hidden) +
-         4 * (3 * hidden + config.head_dim);
-}
-
-OpsLimits DflashModel::limits(const DflashConfig& c) {
-  return {.widest_input = std::max({c.hidden_size, c.query_width(), c.intermediate_size}),
-          .widest_output = std::max(
-              {c.hidden_size, 2 * c.query_width() + 2 * c.kv_width(), c.intermediate_size}),
-          .query_heads = c.query_heads,
-          .kv_heads = c.kv_heads,
-          .head_dim = c.head_dim};
 }
 
 }  // namespace pewter
