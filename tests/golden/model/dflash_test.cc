@@ -122,35 +122,47 @@ TEST_P(NanoDflash, HiddenAndLogitsMatch) {
 }
 
 // Context read in chunks and, after decode steps, from the accepted rows; wrong guesses between.
+// The same where nothing was drafted on the way, and the rows waited.
 TEST_P(NanoDflash, ContextGrowsStepByStep) {
   ModelRunner& runner = *loaded_->runner;
   const std::span<const int32_t> all(ids_);
-  runner.prefill({.sequence = &sequence_, .tokens = all.first(64)});
-  drafter().read(sequence_, all.first(90), 0);
-  runner.prefill({.sequence = &sequence_, .tokens = all.subspan(64, 26)});
-  drafter().read(sequence_, all.first(90), 64);
-  DraftSequence sequence{.state = &sequence_, .first_row = 25, .rows = 1, .most = 7};
-  for (size_t known = 91; known <= 102;) {
+  const auto last_drafts = [&](int64_t most) {
+    runner.close(sequence_);
+    sequence_ = runner.open(192).value();
+    EXPECT_TRUE(drafter().begin(sequence_, 192));
+    runner.prefill({.sequence = &sequence_, .tokens = all.first(64)});
+    drafter().read(sequence_, all.first(90), 0);
+    runner.prefill({.sequence = &sequence_, .tokens = all.subspan(64, 26)});
+    drafter().read(sequence_, all.first(90), 64);
+    DraftSequence sequence{.state = &sequence_, .first_row = 25, .rows = 1, .most = most};
     std::vector<int32_t> drafts;
-    sequence.tokens = all.first(known);
-    sequence.drafts = &drafts;
-    drafter().draft(std::span(&sequence, 1));
-    if (known == 102) break;
-    // Two or three rows are right, and then wrong ones.
-    const size_t right = known == 97 ? 2 : 3;
-    std::vector<int32_t> rows(all.begin() + static_cast<int64_t>(known) - 1,
-                              all.begin() + static_cast<int64_t>(known + right) - 1);
-    rows.insert(rows.end(), {3, 1, 4});
-    const SequenceRows step{.sequence = &sequence_, .tokens = rows, .logits = LogitsWanted::kAll};
-    runner.decode(std::span(&step, 1));
-    runner.accept(sequence_, static_cast<int64_t>(right));
-    sequence.first_row = 0;
-    sequence.rows = static_cast<int64_t>(right);
-    known += right;
-  }
-  const double hidden = distance(drafter().hidden(8), golden_.floats("draft.101.hidden"));
-  std::printf("hidden %.2e\n", hidden);
-  EXPECT_LE(hidden, reference() ? 2e-4 : 0.12);
+    for (size_t known = 91; known <= 102;) {
+      drafts.clear();
+      sequence.tokens = all.first(known);
+      sequence.drafts = &drafts;
+      if (known == 102) sequence.most = 7;
+      drafter().draft(std::span(&sequence, 1));
+      EXPECT_EQ(std::ssize(drafts), sequence.most);
+      if (known == 102) break;
+      // Two or three rows are right, and then wrong ones.
+      const size_t right = known == 97 ? 2 : 3;
+      std::vector<int32_t> rows(all.begin() + static_cast<int64_t>(known) - 1,
+                                all.begin() + static_cast<int64_t>(known + right) - 1);
+      rows.insert(rows.end(), {3, 1, 4});
+      const SequenceRows step{.sequence = &sequence_, .tokens = rows, .logits = LogitsWanted::kAll};
+      runner.decode(std::span(&step, 1));
+      runner.accept(sequence_, static_cast<int64_t>(right));
+      sequence.first_row = 0;
+      sequence.rows = static_cast<int64_t>(right);
+      known += right;
+    }
+    const double hidden = distance(drafter().hidden(8), golden_.floats("draft.101.hidden"));
+    std::printf("hidden %.2e\n", hidden);
+    EXPECT_LE(hidden, reference() ? 2e-4 : 0.12);
+    return drafts;
+  };
+  const std::vector<int32_t> waited = last_drafts(0);
+  EXPECT_EQ(last_drafts(7), waited);
 }
 
 struct Said {
