@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "cli/bench_accept.h"
+#include "cli/bench_drafting.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/kernels_report.h"
@@ -16,7 +17,7 @@
 namespace pewter {
 namespace {
 
-constexpr int64_t kDecodeTokens = 64, kPromptTokens = 512;
+constexpr int64_t kDecodeTokens = 64, kPromptTokens = 512, kDraftingTokens = 256;
 constexpr int64_t kMostTokens = int64_t{1} << 20, kMostSequences = 1024, kMostRepeats = 1000;
 
 // One line on a terminal that is written over and over.
@@ -38,7 +39,7 @@ class ProgressLine {
 class BenchCommand final : public Command {
  public:
   void declare(Flags& flags) override {
-    flags.positional("WHAT", what_, "decode, prefill, kernels or accept");
+    flags.positional("WHAT", what_, "decode, prefill, drafting, kernels or accept");
     flags.positional("MODEL", model_, "Model directory; or --shape for random weights");
     flags.group("Model");
     flags.option(
@@ -70,7 +71,7 @@ class BenchCommand final : public Command {
     flags.flag("--profile", profile_,
                "Decode: run the stages of a step by themselves as well and show their times");
     flags.option("--only", "TEXT", only_, "Kernels: ops whose names contain it, such as experts");
-    flags.group("Drafting (decode)");
+    flags.group("Drafting (decode, drafting)");
     flags.option("--forced-tokens-per-step", "A", forced_tokens_,
                  "Of --rows, so many count on average, as if the others had been wrong guesses");
     flags.option("--speculate", "NAME", speculate_,
@@ -86,6 +87,8 @@ class BenchCommand final : public Command {
     flags.option("--routing", "NAME", routing_,
                  "Of a --shape, experts of a step's rows: uniform, as if each chose for itself "
                  "(default), or overlapped, top_k x rows^0.74 distinct ones, as in text");
+    flags.option("--acceptance", "P", acceptance_,
+                 "Drafting: how often a guess is right when those before it are (default 0)");
     flags.group("Drafting (accept)");
     flags.option("--prompts", "FILE", prompts_,
                  "JSON, or a line each: family, and prompt_ids, messages or prompt");
@@ -106,21 +109,25 @@ class BenchCommand final : public Command {
   }
 
   Status check() override {
-    if (what_ != "decode" && what_ != "prefill" && what_ != "kernels" && what_ != "accept")
-      return invalid("\"" + what_ + "\" is none of decode, prefill, kernels, accept");
+    if (what_ != "decode" && what_ != "prefill" && what_ != "kernels" && what_ != "accept" &&
+        what_ != "drafting")
+      return invalid("\"" + what_ + "\" is none of decode, prefill, drafting, kernels, accept");
     if (csv_ && json_) return invalid("--csv and --json exclude each other");
     TRY(check_ranges());
     if (what_ == "accept") return check_accept();
     if (prompts_ || methods_ || svg_ || temperature_)
       return invalid("--prompts, --methods, --temperature and --svg belong to accept");
-    if (what_ != "decode" && (forced_tokens_ || speculate_ || draft_model_ || draft_tokens_ ||
-                              draft_format_ || draft_head_rows_ || routing_))
+    if (acceptance_ && what_ != "drafting") return invalid("--acceptance belongs to drafting");
+    if (what_ != "decode" && what_ != "drafting" &&
+        (forced_tokens_ || speculate_ || draft_model_ || draft_tokens_ || draft_format_ ||
+         draft_head_rows_ || routing_))
       return invalid(
           "the flags of drafting belong to decode, --draft-model and --draft-head-rows to accept "
           "as well");
     if (what_ == "kernels") return check_kernels();
     if (only_) return invalid("--only belongs to kernels");
     TRY(check_drafting());
+    if (what_ == "drafting") TRY(check_by_cost());
     if (model_.has_value() == shape_.has_value())
       return invalid(model_ ? "MODEL and --shape exclude each other"
                             : "neither a MODEL nor a --shape to run");
@@ -138,9 +145,10 @@ class BenchCommand final : public Command {
   Result<int> run() override {
     const ProgressLine line;
     const BenchHooks hooks{.progress = [&](const std::string& text) { line.show(text); }};
-    TRY_ASSIGN(const std::string report, what_ == "kernels"  ? run_kernels(hooks)
-                                         : what_ == "accept" ? run_accept(hooks)
-                                                             : run_model(hooks));
+    TRY_ASSIGN(const std::string report, what_ == "kernels"    ? run_kernels(hooks)
+                                         : what_ == "accept"   ? run_accept(hooks)
+                                         : what_ == "drafting" ? run_drafting(hooks)
+                                                               : run_model(hooks));
     line.clear();
     if (!write_text(STDOUT_FILENO, report))
       return Error{ErrorCode::kUnavailable, "standard output does not take the report"};
@@ -197,6 +205,14 @@ class BenchCommand final : public Command {
     if (drafts_ == DraftMethod::kSuffix && (draft_format_ || draft_head_rows_))
       return invalid("--draft-format and --draft-head-rows: suffix has no weights");
     return check_range("--draft-head-rows", draft_head_rows_, 1, INT32_MAX);
+  }
+  Status check_by_cost() const {
+    if (!speculate_) return invalid("drafting needs --speculate");
+    if (forced_tokens_ || routing_ || profile_ || depth_)
+      return invalid("--forced-tokens-per-step, --routing, --profile and --depth belong to decode");
+    if (acceptance_ && !(*acceptance_ >= 0 && *acceptance_ <= 1))
+      return invalid(str_cat("--acceptance: ", *acceptance_, " is outside [0, 1]"));
+    return {};
   }
   Status check_routing() const {
     if (!routing_) return {};
@@ -261,16 +277,15 @@ class BenchCommand final : public Command {
     return json_ ? kernels_json(result).dump({.indent = 2}) + "\n" : kernels_text(result);
   }
 
-  Result<std::string> run_model(const BenchHooks& hooks) const {
-    const bool decodes = what_ == "decode";
-    const BenchOptions options{
-        .kind = decodes ? BenchKind::kDecode : BenchKind::kPrefill,
+  BenchOptions bench_options(BenchKind kind, int64_t tokens) const {
+    return {
+        .kind = kind,
         .model = model_.value_or(""),
         .shape = shape_.value_or(""),
         .format = format_.value_or("bf16"),
         .lm_head = lm_head_,
         .backend = backend_.model_options().backend,
-        .tokens = tokens_.value_or(decodes ? kDecodeTokens : kPromptTokens),
+        .tokens = tokens_.value_or(tokens),
         .depth = depth_.value_or(0),
         .rows = rows_.value_or(1),
         .sequences = sequences_.value_or(1),
@@ -283,9 +298,22 @@ class BenchCommand final : public Command {
         .repeats = repeats_.value_or(5),
         .unique_layers = unique_layers_.value_or(0),
         .profile = profile_};
+  }
+
+  Result<std::string> run_model(const BenchHooks& hooks) const {
+    const bool decodes = what_ == "decode";
+    const BenchOptions options = decodes ? bench_options(BenchKind::kDecode, kDecodeTokens)
+                                         : bench_options(BenchKind::kPrefill, kPromptTokens);
     TRY_ASSIGN(const BenchResult result, run_bench(options, hooks));
     if (csv_) return profile_csv(result);
     return json_ ? bench_json(result).dump({.indent = 2}) + "\n" : bench_text(result);
+  }
+
+  Result<std::string> run_drafting(const BenchHooks& hooks) const {
+    const DraftingOptions options{.bench = bench_options(BenchKind::kDecode, kDraftingTokens),
+                                  .acceptance = acceptance_.value_or(0)};
+    TRY_ASSIGN(const DraftingResult result, run_drafting_bench(options, hooks));
+    return json_ ? drafting_json(result).dump({.indent = 2}) + "\n" : drafting_text(result);
   }
 
   std::string what_;
@@ -297,7 +325,7 @@ class BenchCommand final : public Command {
   std::optional<std::string> speculate_, draft_format_, routing_;
   std::optional<int64_t> draft_tokens_, draft_head_rows_;
   DraftMethod drafts_ = DraftMethod::kNone;
-  std::optional<float> temperature_, forced_tokens_;
+  std::optional<float> temperature_, forced_tokens_, acceptance_;
   std::optional<int64_t> unique_layers_, tokens_, depth_, rows_, sequences_, repeats_;
   bool profile_ = false, json_ = false, csv_ = false;
 };

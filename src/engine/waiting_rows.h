@@ -12,7 +12,7 @@ namespace pewter {
 
 class WaitingRows {
  public:
-  static constexpr int64_t kMost = 16;
+  static constexpr int64_t kMost = 32;
 
   struct Sizes {
     int64_t slots = 1, planes = 1;  // planes: outputs of one position

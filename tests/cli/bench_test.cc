@@ -73,10 +73,10 @@ TEST(Bench, DraftsWithRandomWeights) {
       draft({"--speculate", "mtp", "--draft-format", "int4", "--draft-head-rows", "4096"});
   EXPECT_EQ(number(bf16, "rows"), 4);
   EXPECT_EQ(small.find("draft_format")->as_string(), "int4");
-  // Three times the layer: 23.6 million in bf16, or 2.2 of them in bf16 and the rest in int4; the
+  // Three times the layer: 16.5 million in bf16, or 2.2 of them in bf16 and the rest in int4; the
   // head's 1,024 a token.
-  EXPECT_NEAR(number(bf16, "draft_bytes") / 3e6, 2 * 22.8 + 33.7, 1.5);
-  EXPECT_NEAR(number(small, "draft_bytes") / 3e6, 4.4 + 20.6 * 4.125 / 8 + 4.2, 1.5);
+  EXPECT_NEAR(number(bf16, "draft_bytes") / 3e6, 2 * 16.5 + 33.7, 0.5);
+  EXPECT_NEAR(number(small, "draft_bytes") / 3e6, 4.3 + 14.3 * 4.125 / 8 + 4.2, 0.3);
   for (const Json* json : {&bf16, &small}) {
     EXPECT_GT(number(*json, "draft_us"), 0);
     EXPECT_LT(number(*json, "draft_share_of_step"), 1);
@@ -91,6 +91,24 @@ TEST(Bench, DraftsWithRandomWeights) {
   const Json suffix = draft({"--speculate", "suffix"});
   EXPECT_GT(number(suffix, "draft_us"), 0);
   EXPECT_EQ(number(suffix, "draft_bytes"), 0);
+}
+
+// Plain steps and drafted ones in turn; guesses are right as often as was asked.
+TEST(Bench, DraftsByCostAgainstPlainSteps) {
+  const auto drafting = [](const char* acceptance) {
+    return bench_json({"drafting", demo_model(), "--speculate", "mtp", "--draft-tokens", "4",
+                       "--tokens", "150", "--threads", "1", "--acceptance", acceptance});
+  };
+  const Json never = drafting("0"), always = drafting("1");
+  EXPECT_EQ(number(never, "steps"), 2 * 150);
+  EXPECT_EQ(number(never, "right"), 0);
+  EXPECT_GT(number(never, "drafts"), 0);
+  EXPECT_LT(number(never, "drafts"), 60);
+  EXPECT_GT(number(never, "ratio"), 0.5);  // loaded machines
+  EXPECT_EQ(number(always, "right"), number(always, "guesses"));
+  const ProgramResult refused = bench(
+      {"drafting", demo_model(), "--acceptance", "2", "--speculate", "mtp", "--draft-tokens", "1"});
+  EXPECT_THAT(refused.err, HasSubstr("--acceptance: 2 is outside [0, 1]"));
 }
 
 // Eight rows of 64 experts, eight each: 42 when they choose evenly; 8 x 8^0.74 in text.
@@ -222,7 +240,7 @@ TEST(Bench, ShowsAProfileAsTableAndCsv) {
   with_csv.push_back("--csv");
   const ProgramResult csv = bench(with_csv);
   EXPECT_THAT(csv.out, testing::StartsWith("stage,calls,us_per_call,"));
-  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 1 + 14 + 2);
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 1 + 14 + 3 + 2);  // head, stages, blocks, sums
 }
 
 TEST(Bench, ShowsATable) {
