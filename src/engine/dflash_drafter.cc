@@ -231,11 +231,12 @@ void DflashDrafter::draft_blocks(std::span<const DraftSequence> sequences) {
   const auto key = (static_cast<uint64_t>(slides) << 61) |
                    (static_cast<uint64_t>(block.rows) << 20) |
                    static_cast<uint64_t>(block.sequences);
-  device_.run_step(this, key, [&] {
+  const auto step = [&] {
     draft_dflash(ops_, *model_, {.block = block, .whole_block = whole_block, .slides = slides},
                  {.embed = target.embed, .head = head}, kv_, act_, logits);
     chooser_->choose(logits);
-  });
+  };
+  device_.run_step(this, key, std::cref(step));  // by reference: without allocating
   std::span<const int32_t> chosen = chooser_->tokens(block.logits_count);
   for (const DraftSequence& sequence : sequences) {
     if (sequence.most <= 0) continue;

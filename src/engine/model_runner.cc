@@ -189,10 +189,11 @@ void ModelRunner::draft_mtp(std::span<const MtpRows> rows, const GreedyChooser& 
   const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kLast);
   const WeightMatrix& head = model_.weights.drafting_head();
   act_.logits = {act_.logits.data(), DType::kF32, {batch.logits_count, head.n}};
-  run_step(batch, /*kind=*/1, [&] {
+  const auto step = [&] {
     forward_mtp(ops_, model_, batch, pool_, act_);
     chooser.choose(act_.logits);
-  });
+  };
+  run_step(batch, /*kind=*/1, std::cref(step));  // by reference: without allocating
 }
 
 void ModelRunner::accept(SequenceState& sequence, int64_t n) {

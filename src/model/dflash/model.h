@@ -45,7 +45,7 @@ struct DflashModel {
   // kResourceExhausted.
   static Result<std::shared_ptr<const DflashModel>> load(const std::string& directory,
                                                          Device& device);
-  // What load will take.
+  // What load will take at most: quantised drafters take less.
   static int64_t stored_bytes(const DflashConfig& config, const Device& device);
 
   static OpsLimits limits(const DflashConfig& config);
