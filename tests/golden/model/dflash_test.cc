@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
+#include "base/file.h"
 #include "base/rng.h"
 #include "engine/dflash_drafter.h"
 #include "engine/engine.h"
@@ -119,6 +121,31 @@ TEST_P(NanoDflash, HiddenAndLogitsMatch) {
       EXPECT_EQ(drafts[static_cast<size_t>(row)],
                 std::max_element(golden.row(row), golden.row(row) + 320) - golden.row(row));
   }
+}
+
+// A sliding layer that is said not to be causal sees its block as a full one does: with a window
+// that leaves nothing out it is one, and with a short one it is not.
+TEST_P(NanoDflash, SlidingLayersMaySeeTheirBlock) {
+  if (GetParam().drafter != "nano-dflash") GTEST_SKIP() << "the same drafter";
+  const auto hidden_of = [&](int64_t window, bool causal) {
+    Json config = Json::parse(read_file(directory_ + "/config.json").value()).value();
+    config.set("layer_types", Json::Array{"sliding_attention", "sliding_attention"});
+    config.set("sliding_window", window);
+    config.set("is_causal", causal);
+    std::ofstream(directory_ + "/config.json") << config.dump();
+    loaded_->runner->close(sequence_);
+    model_ = DflashModel::load(directory_, device()).value();
+    made_ = DflashDrafter::make(model_, *loaded_->runner, device(), *loaded_->backend.ops).value();
+    sequence_ = loaded_->runner->open(192).value();
+    loaded_->runner->prefill({.sequence = &sequence_, .tokens = std::span(ids_).first(101)});
+    drafter().read(sequence_, std::span(ids_).first(101), 0);
+    EXPECT_EQ(std::ssize(draft(102, 7)), 7);
+    return distance(drafter().hidden(8), golden_.floats("draft.101.hidden"));
+  };
+  const double bound = reference() ? 2e-4 : 0.12;
+  EXPECT_LE(hidden_of(512, false), bound);
+  EXPECT_GT(hidden_of(16, false), 2 * bound);
+  EXPECT_GT(hidden_of(512, true), 2 * bound);
 }
 
 // Context read in chunks and, after decode steps, from the accepted rows; wrong guesses between.
