@@ -17,7 +17,7 @@ struct Engine::Job {
   Stopwatch phase;  // of queued, prefill, decode
   // While it runs:
   SequenceState sequence;
-  std::optional<Sampler> sampler;
+  std::unique_ptr<Sampler> sampler;
   std::unique_ptr<grammar::Matcher> matcher;  // of the request's grammar
   std::vector<int32_t> next;  // the next step's rows: the token chosen last, then its drafts
   std::vector<int32_t> text;  // prompt and output, with a drafter
