@@ -105,7 +105,7 @@ class KernelBench {
     TRY_ASSIGN(const Backend backend, make_backend(bench.backend));
     const Device& device = *backend.device;
     for (int64_t layers = 4; layers < config.layers; layers += 4)
-      if (random_weight_bytes(device, config, format, layers).layers >=
+      if (random_weight_bytes(device, config, format, {.unique_layers = layers}).layers >=
           kCacheMultiple * device.cache_bytes())
         return layers;
     return config.layers;

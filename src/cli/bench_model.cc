@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/memory_info.h"
+#include "engine/dflash_drafter.h"
+#include "model/dflash/random.h"
 #include "model/qwen35/load.h"
 #include "model/qwen35/random_weights.h"
 #include "model/qwen35/shapes.h"
@@ -44,6 +46,15 @@ Status check_options(const BenchOptions& options, const ModelConfig& config) {
   return {};
 }
 
+Status tap(const BenchOptions& options, BenchModel& made) {
+  const DflashConfig& config = made.dflash->config;
+  if (options.rows > config.block_size)
+    return invalid(str_cat("--rows: ", options.rows, " is more than the drafter's block of ",
+                           config.block_size));
+  made.model.taps = config.taps;
+  return {};
+}
+
 Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks& hooks) {
   BenchModel made;
   TRY_ASSIGN(made.backend, make_backend(options.backend));
@@ -68,11 +79,7 @@ Result<BenchModel> load_checkpoint(const BenchOptions& options, const BenchHooks
   if (options.drafts == DraftMethod::kDflash) {
     TRY_ASSIGN(made.dflash, DflashModel::load(options.drafter, *made.backend.device));
     TRY(made.dflash->config.check_target(made.model.config));
-    if (options.rows > made.dflash->config.block_size)
-      return Error{ErrorCode::kInvalidArgument,
-                   str_cat("--rows: ", options.rows, " is more than the drafter's block of ",
-                           made.dflash->config.block_size)};
-    made.model.taps = made.dflash->config.taps;
+    TRY(tap(options, made));
   }
   return made;
 }
@@ -87,7 +94,8 @@ Status check_unique_layers(const BenchOptions& options, const Device& device,
   if (unique.count(LayerKind::kAttention) == 0)
     return invalid(str_cat("--unique-layers: the first ", options.unique_layers,
                            " layers have no full attention layer to repeat"));
-  const int64_t bytes = random_weight_bytes(device, config, format, options.unique_layers).layers;
+  const int64_t bytes =
+      random_weight_bytes(device, config, format, {.unique_layers = options.unique_layers}).layers;
   const int64_t least = kCacheMultiple * device.cache_bytes();
   if (bytes >= least) return {};
   const int64_t one = std::max<int64_t>(1, bytes / options.unique_layers);
@@ -97,50 +105,92 @@ Status check_unique_layers(const BenchOptions& options, const Device& device,
                          std::min(config.layers, least / one + 1)));
 }
 
-Status check_memory(const BenchOptions& options, const BenchModel& made, const ModelConfig& config,
-                    const FormatChoice& format, int64_t other_bytes) {
+RandomWeightOptions weight_options(const BenchOptions& options) {
+  return {.threads = options.backend.threads,
+          .unique_layers = options.unique_layers,
+          .with_mtp = options.drafts == DraftMethod::kMtp,
+          .draft_head_rows = options.draft_head_rows};
+}
+
+// A shape, before anything of it is made.
+struct ShapePlan {
+  ModelConfig config;
+  FormatChoice format;
+  std::optional<DflashConfig> dflash;
+};
+
+Status check_memory(const BenchOptions& options, const BenchModel& made, const ShapePlan& plan,
+                    int64_t other_bytes) {
   const Device& device = *made.backend.device;
+  const RunnerOptions runner_options = bench_runner_options(options);
   Qwen35Model sizes;  // without weights: the plan needs the config alone
-  sizes.config = config;
-  const RunnerMemory runner =
-      ModelRunner::memory(sizes, device, *made.backend.ops, bench_runner_options(options));
-  const int64_t beside = runner.total() + other_bytes;
-  const int64_t weights =
-      random_weight_bytes(device, config, format, options.unique_layers).total();
-  const int64_t available = device.available_bytes();
-  if (weights + beside <= available) return {};
-  std::string message =
-      str_cat("--shape ", options.shape, " --format ", options.format, " needs ",
-              bytes_text(weights + beside), " (weights ", bytes_text(weights), ", state ",
-              bytes_text(runner.kv_bytes + runner.state_bytes), ", scratch ",
-              bytes_text(runner.scratch_bytes + runner.recorded_bytes), ", measuring ",
-              bytes_text(other_bytes), "), there is ", bytes_text(available));
-  for (int64_t layers = config.layers - 1; layers >= 4; --layers) {
-    const int64_t fewer = random_weight_bytes(device, config, format, layers).total();
-    if (fewer + beside > available) continue;
-    message += str_cat("; --unique-layers ", layers, " would fit");
+  sizes.config = plan.config;
+  RunnerMemory runner = ModelRunner::memory(sizes, device, *made.backend.ops, runner_options);
+  int64_t drafter = 0;
+  if (plan.dflash) {
+    runner += DflashDrafter::memory(*plan.dflash, device, *made.backend.ops, runner_options);
+    drafter = DflashModel::stored_bytes(*plan.dflash, device);
+  }
+  const int64_t beside = runner.total() + drafter + other_bytes;
+  RandomWeightOptions weights = weight_options(options);
+  const auto weight_bytes = [&] {
+    return random_weight_bytes(device, plan.config, plan.format, weights).total();
+  };
+  const int64_t available = device.available_bytes(), all = weight_bytes();
+  if (all + beside <= available) return {};
+  std::string message = str_cat(
+      "--shape ", options.shape, " --format ", options.format, " needs ", bytes_text(all + beside),
+      " (weights ", bytes_text(all), ", state ", bytes_text(runner.kv_bytes + runner.state_bytes),
+      ", scratch ", bytes_text(runner.scratch_bytes + runner.recorded_bytes),
+      drafter == 0 ? "" : ", drafter " + bytes_text(drafter), ", measuring ",
+      bytes_text(other_bytes), "), there is ", bytes_text(available));
+  for (weights.unique_layers = plan.config.layers - 1; weights.unique_layers >= 4;
+       --weights.unique_layers) {
+    if (weight_bytes() + beside > available) continue;
+    message += str_cat("; --unique-layers ", weights.unique_layers, " would fit");
     break;
   }
   return Error{ErrorCode::kResourceExhausted, message};
 }
 
+Result<ShapePlan> plan_shape(const BenchOptions& options) {
+  ShapePlan plan;
+  TRY_ASSIGN(plan.config, shape_config(options.shape));
+  TRY_ASSIGN(plan.format,
+             shape_formats(options.format, {.head = options.lm_head, .mtp = options.draft_format}));
+  if (options.drafts == DraftMethod::kDflash) {
+    TRY_ASSIGN(plan.dflash, dflash_shape(options.shape));
+  }
+  if (options.draft_head_rows > plan.config.vocab_size)
+    return invalid(str_cat("--draft-head-rows: ", options.draft_head_rows, " of ",
+                           plan.config.vocab_size, " tokens"));
+  if (options.routing == Routing::kOverlapped && !plan.config.is_moe())
+    return invalid(str_cat("--routing: ", options.shape, " has no experts to choose"));
+  return plan;
+}
+
 Result<BenchModel> make_random(const BenchOptions& options, int64_t other_bytes,
                                const BenchHooks& hooks) {
   BenchModel made;
-  TRY_ASSIGN(ModelConfig config, shape_config(options.shape));
-  TRY_ASSIGN(const FormatChoice format, shape_formats(options.format, {.head = options.lm_head}));
+  TRY_ASSIGN(ShapePlan plan, plan_shape(options));
   TRY_ASSIGN(made.backend, make_backend(options.backend));
-  TRY(check_options(options, config));
-  TRY(check_unique_layers(options, *made.backend.device, config, format));
-  TRY(check_memory(options, made, config, format, other_bytes));
-  made.footprint = footprint(config, /*with_mtp=*/false, format, state_types(*made.backend.ops));
+  Device& device = *made.backend.device;
+  TRY(check_options(options, plan.config));
+  TRY(check_unique_layers(options, device, plan.config, plan.format));
+  TRY(check_memory(options, made, plan, other_bytes));
+  RandomWeightOptions made_with = weight_options(options);
+  made.footprint =
+      footprint(plan.config, made_with.with_mtp, plan.format, state_types(*made.backend.ops));
+  made_with.progress = limited(hooks, "making random weights");
   TRY_ASSIGN(ModelWeights weights,
-             make_random_weights(*made.backend.device, config, format,
-                                 {.threads = options.backend.threads,
-                                  .unique_layers = options.unique_layers,
-                                  .progress = limited(hooks, "making random weights")}));
-  TRY_ASSIGN(made.model,
-             Qwen35Model::make(*made.backend.device, std::move(config), std::move(weights)));
+             make_random_weights(device, plan.config, plan.format, made_with));
+  TRY_ASSIGN(made.model, Qwen35Model::make(device, std::move(plan.config), std::move(weights)));
+  if (plan.dflash) {
+    TRY_ASSIGN(const WeightSpec format,
+               weight_spec_named("draft format", options.draft_format, kDraftFormats));
+    TRY_ASSIGN(made.dflash, make_random_dflash(device, *plan.dflash, format));
+    TRY(tap(options, made));
+  }
   return made;
 }
 

@@ -56,7 +56,29 @@ std::string work_text(const BenchResult& r) {
                     o.rows, o.rows == 1 ? " row" : " rows");
   if (o.forced_tokens > 0) text += str_cat(", ", fixed(o.forced_tokens, 2), " of them counting");
   if (o.drafts != DraftMethod::kNone) text += str_cat(", guesses by ", draft_method_name(o.drafts));
+  if (o.draft_head_rows > 0) text += str_cat(" among ", o.draft_head_rows, " tokens");
+  if (o.routing == Routing::kOverlapped) text += ", overlapped routing";
   return text + str_cat(" at depth ", o.depth, ", ", r.processors);
+}
+
+std::string microseconds(double seconds) { return fixed(1e6 * seconds, 1) + " us"; }
+
+void add_drafting(const BenchResult& r, Table& table) {
+  if (r.draft) {
+    const DraftCost& d = *r.draft;
+    table.row({"drafting", microseconds(d.seconds),
+               str_cat("a step, ", fixed(100 * d.seconds / r.step_seconds(), 1), " % of it")});
+    if (d.bytes > 0)
+      table.row({"", rate(d.bytes / 1e6) + " MB",
+                 str_cat("needed, ", fixed(100 * d.bytes_per_second() / ceiling(r), 1),
+                         " % of the ceiling: ", fixed(ceiling(r) / d.bytes_per_second(), 2),
+                         " times as long as at it")});
+  }
+  if (r.rollback)
+    table.row({"rolling back", fixed(100 * r.rollback->extra(), 2) + " %",
+               str_cat("of a step: ", microseconds(r.rollback->after_part), " after ",
+                       r.rollback->rows, " accepted rows, ", microseconds(r.rollback->after_all),
+                       " after ", r.options.rows)});
 }
 
 }  // namespace
@@ -82,6 +104,7 @@ std::string bench_text(const BenchResult& r) {
                    (r.arithmetic.is_native ? "" : ": this CPU has no dot product of the type")});
   }
   table.row({"share", fixed(100 * reached(r) / ceiling(r), 1) + " %", "of the ceiling"});
+  add_drafting(r, table);
   return str_cat(model_text(r), " on ", r.device, ": ", work_text(r), "\n",
                  formats_text(r.footprint), "\n", table.text(), r.profile ? profile_text(r) : "");
 }
@@ -117,6 +140,21 @@ Json bench_json(const BenchResult& r) {
     set("sequences", o.sequences);
     if (o.forced_tokens > 0) set("forced_tokens_per_step", o.forced_tokens);
     if (o.drafts != DraftMethod::kNone) set("speculate", std::string(draft_method_name(o.drafts)));
+    if (r.draft) {
+      if (o.model.empty() && o.drafts != DraftMethod::kSuffix) set("draft_format", o.draft_format);
+      if (o.draft_head_rows > 0) set("draft_head_rows", o.draft_head_rows);
+      set("draft_us", 1e6 * r.draft->seconds);
+      set("draft_bytes", r.draft->bytes);
+      set("draft_share_of_ceiling", r.draft->bytes_per_second() / ceiling(r));
+      set("draft_share_of_step", r.draft->seconds / r.step_seconds());
+    }
+    if (o.model.empty())
+      set("routing", o.routing == Routing::kOverlapped ? "overlapped" : "uniform");
+    if (r.rollback) {
+      set("step_us_after_part", 1e6 * r.rollback->after_part);
+      set("step_us_after_all", 1e6 * r.rollback->after_all);
+      set("rollback_share_of_step", r.rollback->extra());
+    }
     set("distinct_experts", r.distinct_experts);
     set("bytes_per_token", r.bytes_per_token);
     set("step_bytes", Json::Object{{"weights", r.step.weights},

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cli/bench_session.h"
+#include "model/dflash/draft_bytes.h"
 
 namespace pewter {
 namespace {
@@ -27,6 +28,25 @@ void count_needs(BenchResult& result) {
       result.step.total() / (static_cast<double>(options.sequences) * options.tokens_per_step());
 }
 
+// What a step's drafts need.
+double draft_bytes(const BenchResult& result, const BenchModel& made) {
+  const BenchOptions& options = result.options;
+  const DraftStep step{
+      .sequences = options.sequences,
+      .drafts = options.rows - 1,
+      .committed_rows = options.tokens_per_step(),
+      .context = static_cast<double>(options.depth) +
+                 static_cast<double>(options.tokens + 1) / 2 * options.tokens_per_step()};
+  const DraftEnds ends = draft_ends(result.config, made.footprint, options.draft_head_rows);
+  if (options.drafts == DraftMethod::kMtp)
+    return mtp_draft_bytes(result.config, made.footprint, ends, step);
+  const int64_t kv = made.backend.ops->kv_format() == KvFormat::kF32 ? 4 : 2;
+  return made.dflash ? dflash_draft_bytes(*made.dflash, ends, kv, step) : 0;
+}
+
+// Steps behind the depth, of both kinds, without which there is nothing to compare.
+constexpr int64_t kRollbackTokens = 4;
+
 bool is_quantised_int4(const Footprint& footprint) {
   return std::ranges::any_of(footprint.components, [](const ComponentBytes& component) {
     return component.formats.find("int4") != std::string::npos;
@@ -36,6 +56,10 @@ bool is_quantised_int4(const Footprint& footprint) {
 }  // namespace
 
 double BenchResult::best() const { return *std::ranges::max_element(tokens_per_second); }
+
+double BenchResult::step_seconds() const {
+  return static_cast<double>(options.sequences) * options.tokens_per_step() / best();
+}
 
 double BenchResult::median() const {
   std::vector<double> sorted = tokens_per_second;
@@ -75,19 +99,26 @@ Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hoo
   session->count_experts(false);
   if (decodes) session->repeat(2);  // what is recorded for replay is recorded now
   measure_ceiling();
+  double draft_seconds = 0;
   for (int64_t i = 0; i < options.repeats; ++i) {
     if (hooks.progress) hooks.progress(str_cat("repeat ", i + 1, " of ", options.repeats));
     result.tokens_per_second.push_back(session->repeat(options.tokens));
+    if (result.tokens_per_second.back() == result.best()) draft_seconds = session->draft_seconds();
     measure_ceiling();
   }
   if (!session->finite()) return Error{ErrorCode::kInternal, "the model's logits are not finite"};
   result.distinct_experts = session->distinct_experts();
   count_needs(result);
+  if (options.drafts != DraftMethod::kNone)
+    result.draft = DraftCost{.seconds = draft_seconds, .bytes = draft_bytes(result, made)};
+  if (decodes && options.rows > 1 && options.tokens >= kRollbackTokens) {
+    if (hooks.progress) hooks.progress("rolling back");
+    result.rollback = session->rollback(options.tokens * options.repeats);
+  }
   if (options.profile) {
     if (hooks.progress) hooks.progress("running stages by themselves");
     TRY_ASSIGN(result.profile, session->profile());
-    result.profile->step_seconds =
-        static_cast<double>(options.sequences) * options.tokens_per_step() / result.best();
+    result.profile->step_seconds = result.step_seconds();
     measure_ceiling();
   }
   return result;

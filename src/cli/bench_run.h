@@ -16,6 +16,26 @@ namespace pewter {
 
 enum class BenchKind { kDecode, kPrefill };
 
+// How alike the experts are that a step's rows choose.
+enum class Routing {
+  kUniform,     // random tokens: as if each chose for itself
+  kOverlapped,  // cli/overlapped_tokens.h
+};
+
+// What drafting took, of the best repeat.
+struct DraftCost {
+  double seconds = 0;  // a step, the host's part in it
+  double bytes = 0;    // a step
+  double bytes_per_second() const { return bytes / seconds; }
+};
+
+// Seconds of a decode step, median, by what was accepted of the one before: does rolling back cost?
+struct RollbackCost {
+  int64_t rows = 0;  // accepted of --rows
+  double after_part = 0, after_all = 0;
+  double extra() const { return after_part / after_all - 1; }
+};
+
 struct BenchOptions {
   BenchKind kind = BenchKind::kDecode;
   std::string model;  // a checkpoint; else a shape:
@@ -28,9 +48,12 @@ struct BenchOptions {
   int64_t sequences = 1;
   // Decode: of the rows, so many count on average, as if the others had been wrong guesses; 0: all.
   double forced_tokens = 0;
-  // Decode of a checkpoint: who makes a guess for every row but the first, kMtp or kDflash.
+  // Decode: who makes a guess for every row but the first: kMtp, kDflash or kSuffix.
   DraftMethod drafts = DraftMethod::kNone;
-  std::string drafter;  // directory of kDflash's
+  std::string drafter;                // of a checkpoint: directory of kDflash's
+  std::string draft_format = "bf16";  // of a shape: the drafter's matrices
+  int64_t draft_head_rows = 0;        // guesses are chosen among so many tokens; 0: all
+  Routing routing = Routing::kUniform;
   int64_t repeats = 5;
   int64_t unique_layers = 0;  // 0: all
   bool profile = false;       // decode: stage by stage as well
@@ -56,9 +79,12 @@ struct BenchResult {
   double bytes_per_token = 0, flops_per_token = 0;
   double ceiling_bytes_per_second = 0;  // the best around the repeats
   ArithmeticCeiling arithmetic;
-  std::optional<StepProfile> profile;  // when asked for
+  std::optional<StepProfile> profile;    // when asked for
+  std::optional<DraftCost> draft;        // with a drafter
+  std::optional<RollbackCost> rollback;  // of steps of several rows
 
   double best() const;
+  double step_seconds() const;  // of the best repeat
   double median() const;
 };
 

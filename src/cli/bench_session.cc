@@ -59,7 +59,7 @@ Status BenchSession::prepare() {
   RunnerOptions runner = bench_runner_options(options_);
   if (made_.dflash) runner.beside = DflashModel::limits(made_.dflash->config);
   TRY_ASSIGN(runner_, ModelRunner::make(made_.model, device, probe_, runner));
-  if (options_.drafts != DraftMethod::kNone) {
+  if (options_.drafts == DraftMethod::kMtp || options_.drafts == DraftMethod::kDflash) {
     const DraftOptions draft{.method = options_.drafts, .tokens = options_.rows - 1};
     TRY_ASSIGN(drafter_, make_drafter(draft, made_.dflash, *runner_, device, *made_.backend.ops));
   }
@@ -70,7 +70,24 @@ Status BenchSession::prepare() {
     TRY_ASSIGN(sequence, runner_->open(positions));
   }
   fill_to_depth();
-  return {};
+  return options_.routing == Routing::kOverlapped ? overlap_tokens() : Status();
+}
+
+Status BenchSession::overlap_tokens() {
+  constexpr int64_t kSteps = 4;  // of a trial
+  TRY_ASSIGN(overlapped_, OverlappedTokens::make(*made_.backend.device, made_.model.weights.embed));
+  if (hooks_.progress) hooks_.progress("looking for tokens that share experts");
+  count_experts(true);
+  const Status tuned =
+      overlapped_->tune(overlapped_experts(made_.model.config, options_.rows), [&] {
+        probe_.forget();
+        rewind();
+        for (int64_t i = 0; i < std::min(kSteps, options_.tokens); ++i) step();
+        return probe_.distinct_experts();
+      });
+  probe_.forget();
+  count_experts(false);
+  return tuned;
 }
 
 int64_t BenchSession::step_rows() const {
@@ -79,6 +96,7 @@ int64_t BenchSession::step_rows() const {
 
 double BenchSession::repeat(int64_t tokens) {
   rewind();
+  draft_seconds_ = 0;
   const Stopwatch watch;
   if (options_.kind == BenchKind::kPrefill)
     prefill(sequences_[0], tokens, LogitsWanted::kLast);
@@ -88,7 +106,27 @@ double BenchSession::repeat(int64_t tokens) {
       options_.kind == BenchKind::kPrefill
           ? static_cast<double>(tokens)
           : static_cast<double>(tokens * options_.sequences) * options_.tokens_per_step();
+  draft_seconds_ /= static_cast<double>(tokens);
   return done / watch.seconds();
+}
+
+RollbackCost BenchSession::rollback(int64_t steps) {
+  const auto median = [](std::vector<double> values) {
+    const auto half = values.begin() + std::ssize(values) / 2;
+    std::ranges::nth_element(values, half);
+    return *half;
+  };
+  const int64_t part = options_.rows / 2;
+  std::vector<double> after_part, after_all;
+  for (int64_t i = 0; i < std::max<int64_t>(steps, 4); ++i) {
+    if (i % options_.tokens == 0) rewind();
+    const Stopwatch watch;
+    run_rows();
+    // The first one follows neither.
+    if (i % options_.tokens > 0) (i % 2 == 0 ? after_all : after_part).push_back(watch.seconds());
+    accept(i % 2 == 0 ? part : options_.rows);
+  }
+  return {.rows = part, .after_part = median(after_part), .after_all = median(after_all)};
 }
 
 Result<StepProfile> BenchSession::profile(const StageFilter& wanted) {
@@ -97,8 +135,9 @@ Result<StepProfile> BenchSession::profile(const StageFilter& wanted) {
   runner_->set_replay(false);  // a replayed step calls no op
   RecordedStep recorded;
   recorder_.record(&recorded);
-  step();
+  run_rows();
   recorder_.record(nullptr);
+  accept(rows_that_count());
   runner_->set_replay(true);
   return profile_step(recorded, *made_.backend.ops, *made_.backend.device, timer,
                       static_cast<double>(options_.depth), wanted);
@@ -127,12 +166,17 @@ void BenchSession::rewind() {
     sequence.length = options_.depth;
     sequence.pending = sequence.offered = 0;
   }
+  text_.clear();
 }
 
 // Random tokens: a model of random weights would choose the same one for ever, and with it the
 // same experts.
 std::span<const int32_t> BenchSession::random_tokens(int64_t count) {
   tokens_.resize(static_cast<size_t>(count));
+  if (overlapped_ && count == options_.rows) {
+    overlapped_->pick(rng_, tokens_);
+    return tokens_;
+  }
   for (int32_t& token : tokens_)
     token = static_cast<int32_t>(rng_.below(static_cast<uint64_t>(made_.model.config.vocab_size)));
   return tokens_;
@@ -150,7 +194,7 @@ void BenchSession::prefill(SequenceState& sequence, int64_t count, LogitsWanted 
   if (logits != LogitsWanted::kNone) choose();
 }
 
-void BenchSession::step() {
+void BenchSession::run_rows() {
   const std::span<const int32_t> tokens = random_tokens(step_rows());
   rows_.clear();
   for (size_t s = 0; s < sequences_.size(); ++s)
@@ -160,9 +204,37 @@ void BenchSession::step() {
                      .logits = LogitsWanted::kAll});
   runner_->decode(rows_);
   choose();
+}
+
+void BenchSession::accept(int64_t rows) {
+  for (SequenceState& sequence : sequences_) runner_->accept(sequence, rows);
+}
+
+void BenchSession::step() {
+  run_rows();
   const int64_t counted = rows_that_count();
-  for (SequenceState& sequence : sequences_) runner_->accept(sequence, counted);
-  if (drafter_ && !counts_experts_) draft(counted);
+  accept(counted);
+  if (options_.drafts == DraftMethod::kNone || counts_experts_) return;
+  const Stopwatch watch;
+  if (drafter_)
+    draft(counted);
+  else
+    look_up(counted);
+  draft_seconds_ += watch.seconds();
+}
+
+// Where the same words come again, as soon as a period has passed.
+void BenchSession::look_up(int64_t counted) {
+  constexpr int64_t kPeriod = 61, kShortest = 3;
+  if (text_.empty()) {
+    index_.begin(options_.depth + (options_.tokens + 1) * options_.rows, kShortest);
+    text_.reserve(static_cast<size_t>(options_.depth + (options_.tokens + 1) * options_.rows));
+    for (int64_t i = 0; i < options_.depth; ++i) text_.push_back(static_cast<int32_t>(i % kPeriod));
+  }
+  for (int64_t i = 0; i < counted; ++i)
+    text_.push_back(static_cast<int32_t>(std::ssize(text_) % kPeriod));
+  drafts_.clear();
+  for (int64_t s = 0; s < options_.sequences; ++s) index_.draft(text_, options_.rows - 1, drafts_);
 }
 
 int64_t BenchSession::rows_that_count() {

@@ -4,9 +4,11 @@
 #include "base/rng.h"
 #include "cli/bench_model.h"
 #include "cli/expert_probe.h"
+#include "cli/overlapped_tokens.h"
 #include "cli/step_profile.h"
 #include "engine/drafter.h"
 #include "engine/step_sampler.h"
+#include "engine/suffix_index.h"
 
 namespace pewter {
 
@@ -18,6 +20,10 @@ class BenchSession {
 
   // Tokens a second of one repeat: a prompt, or so many decode steps behind the depth.
   double repeat(int64_t tokens);
+  // Of a step of the last repeat, what went to drafting.
+  double draft_seconds() const { return draft_seconds_; }
+  // Steps of which every second one is accepted whole and every other one in part, without drafts.
+  RollbackCost rollback(int64_t steps);
   // Where a decode step at the depth spends its time.
   Result<StepProfile> profile(const StageFilter& wanted = {});
 
@@ -34,11 +40,16 @@ class BenchSession {
   void fill_to_depth();
   void rewind();
   std::span<const int32_t> random_tokens(int64_t count);
+  Status overlap_tokens();
   void prefill(SequenceState& sequence, int64_t count, LogitsWanted logits);
   void step();
+  // Without accepting anything.
+  void run_rows();
+  void accept(int64_t rows);
   // Rows of this step that count: forced_tokens on average.
   int64_t rows_that_count();
   void draft(int64_t counted);
+  void look_up(int64_t counted);
   void choose();
 
   const BenchOptions& options_;
@@ -53,7 +64,12 @@ class BenchSession {
   std::vector<StepSampler::Rows> choosers_;
   bool finite_ = true, counts_experts_ = false;
   double credit_ = 0;  // of rows_that_count
+  double draft_seconds_ = 0;
   std::unique_ptr<Drafter> drafter_;
+  // Of kSuffix, a text that repeats itself.
+  SuffixIndex index_;
+  std::vector<int32_t> text_;
+  std::optional<OverlappedTokens> overlapped_;
   std::vector<int32_t> drafts_;
   std::vector<DraftSequence> draft_sequences_;
   std::unique_ptr<ModelRunner> runner_;

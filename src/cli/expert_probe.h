@@ -15,6 +15,7 @@ class ExpertProbe final : public ForwardingOps {
   ExpertProbe(Ops& ops, Device& device) : ForwardingOps(ops), device_(device) {}
 
   void count_experts(bool on) { counting_ = on; }
+  void forget() { distinct_ = layers_ = 0; }
   // Mean over the layers routed while counting was on; 0 when there were none.
   double distinct_experts() const {
     return layers_ == 0 ? 0 : static_cast<double>(distinct_) / static_cast<double>(layers_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "model/qwen35/draft_head.h"
 
 namespace pewter {
 namespace {
@@ -93,14 +94,24 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   TRY_ASSIGN(GenerationDefaults defaults, GenerationDefaults::load(directory));
   std::vector<int32_t> stops = stop_set(defaults, tokenizer, config);
 
+  const int64_t vocab_limit = std::min<int64_t>(tokenizer.vocab_size(), config.vocab_size);
+  Result<std::vector<int32_t>> draft_ids =
+      draft_vocabulary_ids(options.draft_vocabulary, tokenizer, vocab_limit);
+  if (!draft_ids) return draft_ids.error().within("--draft-head-rows");
+
   MemoryReport memory;
   const auto plan_memory = [&](const LoadPlan& plan) -> Status {
     MemoryOptions planned = options.memory_options(plan.with_mtp);
     planned.drafter = drafter;
     if (drafter)
       planned.runner.decode_rows = std::min(planned.runner.decode_rows, drafter->block_size);
+    // Without a drafter to choose from it, none is made.
+    if (!plan.with_mtp && !drafter) draft_ids->clear();
+    const int64_t draft_head =
+        draft_ids->empty() ? 0 : draft_head_bytes(config, *backend.device, std::ssize(*draft_ids));
     TRY_ASSIGN(memory,
-               plan_model_memory(backend, config, stored_bytes(plan, *backend.device), planned));
+               plan_model_memory(backend, config, stored_bytes(plan, *backend.device) + draft_head,
+                                 planned));
     TRY(check_fits(options.model, memory));
     if (hooks.on_plan) hooks.on_plan(memory);
     return {};
@@ -111,6 +122,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
                                                          .head = options.lm_head,
                                                          .on_plan = plan_memory,
                                                          .progress = hooks.progress}));
+  if (!draft_ids->empty()) {
+    TRY_ASSIGN(loaded_weights.weights.draft_head,
+               load_draft_head(checkpoint, config, *backend.device, *std::move(draft_ids)));
+  }
   TRY_ASSIGN(Qwen35Model model, Qwen35Model::make(*backend.device, std::move(config),
                                                   std::move(loaded_weights.weights)));
   std::vector<std::string>& warnings = loaded_weights.report.warnings;
@@ -132,7 +147,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
     TRY_ASSIGN(engine.dflash, DflashModel::load(options.drafter, *loaded->backend.device));
   }
   const int64_t vocab_size = loaded->model.config.vocab_size;
-  engine.vocab_limit = std::min<int64_t>(loaded->tokenizer.vocab_size(), vocab_size);
+  engine.vocab_limit = vocab_limit;
   engine.token_mask = mask_of(loaded->tokenizer, engine.vocab_limit, vocab_size);
   loaded->engine_options = engine;
   TRY_ASSIGN(loaded->engine,

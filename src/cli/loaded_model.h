@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/factory.h"
+#include "cli/draft_vocabulary.h"
 #include "cli/memory_report.h"
 #include "engine/engine.h"
 #include "engine/generation_defaults.h"
@@ -31,6 +32,7 @@ struct ModelOptions {
   std::string chat_template;          // a file to use in place of the model's own; "": none
   DraftOptions draft;                 // off by default
   std::string drafter;                // directory of a DFlash drafter; "": none
+  DraftVocabulary draft_vocabulary;   // of drafters that run a model
   bool every_drafter = false;         // the MTP layer is loaded whatever drafts, if there is one
   std::vector<std::string> warnings;  // to stand before the report's own
 

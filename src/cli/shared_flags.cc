@@ -82,6 +82,9 @@ void ModelFlags::declare_backend(Flags& flags) {
   flags.option("--speculative-depth", "NAME", speculative_depth,
                "How many tokens are drafted: auto, as many as pay by what steps take and guesses "
                "come to (default), or fixed:k");
+  flags.option("--draft-head-rows", "N|FILE", draft_head_rows,
+               "Models guess among the N most frequent tokens, or those whose ids stand in a file, "
+               "which reads less; everything may still be said (default: all)");
   flags.option("--speculative-config", "JSON", speculative_config,
                "The same as vLLM spells it: {\"method\": \"mtp\", \"num_speculative_tokens\": 3}");
 }
@@ -144,8 +147,14 @@ Status ModelFlags::check() const {
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("--memory-gb: ", *memory_gb, " is outside (0, ", kMostGigabytes, "]")};
   TRY(check_range("--draft-tokens", draft_tokens, 1, kMaxDrafts));
-  if (const Result<SpeculativeConfig> config = speculation(); !config) return config.error();
-  return {};
+  const Result<SpeculativeConfig> config = speculation();
+  if (!config) return config.error();
+  if (!draft_head_rows) return {};
+  if (!config->draft.enabled() || config->draft.method == DraftMethod::kSuffix)
+    return Error{ErrorCode::kInvalidArgument,
+                 "--draft-head-rows: is for drafters that run a model: mtp, dflash, auto"};
+  const Result<DraftVocabulary> vocabulary = parse_draft_vocabulary(*draft_head_rows);
+  return vocabulary ? Status() : vocabulary.error().within("--draft-head-rows");
 }
 
 ModelOptions ModelFlags::model_options() const {
@@ -159,6 +168,8 @@ ModelOptions ModelFlags::model_options() const {
           .cache_bytes = cache_bytes ? parse_bytes(*cache_bytes).value_or(0) : 0,
           .draft = config.draft,
           .drafter = config.model,
+          .draft_vocabulary = draft_head_rows ? parse_draft_vocabulary(*draft_head_rows).value()
+                                              : DraftVocabulary(),
           .warnings = config.warnings};
 }
 

@@ -26,7 +26,7 @@ struct ModelFlags {
   std::optional<int64_t> threads, max_model_len, draft_tokens;
   std::optional<float> gpu_memory_utilization, memory_gb;
   std::optional<std::string> cache_bytes, speculative_config, speculate, speculative_depth,
-      draft_model;
+      draft_model, draft_head_rows;
 
   void declare_model(Flags& flags);    // the positional MODEL
   void declare_backend(Flags& flags);  // the rest

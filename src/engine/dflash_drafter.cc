@@ -29,6 +29,14 @@ StepBatch::Sizes whole_block_sizes(const RunnerOptions& options) {
   return sizes;
 }
 
+WaitingRows::Sizes waiting_sizes(const DflashConfig& config, DType activation,
+                                 const RunnerOptions& options) {
+  return {.slots = options.max_sequences,
+          .planes = std::ssize(config.taps),
+          .width = config.hidden_size,
+          .dtype = activation};
+}
+
 // A cache of the drafter's shape.
 ModelConfig cache_shape(const DflashConfig& config) {
   ModelConfig shape;
@@ -47,8 +55,9 @@ RunnerMemory DflashDrafter::memory(const DflashConfig& config, const Device& dev
                         whole_block_sizes(options).words();
   return {.kv_bytes = pages_for(options.cache_tokens) *
                       KvCache::page_bytes(device, cache_shape(config), format, config.layers),
-          .scratch_bytes =
-              act.lay_out(config, ops.activation_dtype(), sizes_of(options), nullptr) + 4 * words};
+          .scratch_bytes = act.lay_out(config, ops.activation_dtype(), sizes_of(options), nullptr) +
+                           waiting_sizes(config, ops.activation_dtype(), options).bytes() +
+                           4 * words};
 }
 
 Result<std::unique_ptr<Drafter>> DflashDrafter::make(std::shared_ptr<const DflashModel> model,
@@ -82,17 +91,14 @@ Status DflashDrafter::allocate() {
   TRY_ASSIGN(context_, StepBatch::make(device_, context_sizes(options)));
   TRY_ASSIGN(block_, StepBatch::make(device_, block_sizes(options)));
   TRY_ASSIGN(whole_block_, StepBatch::make(device_, whole_block_sizes(options)));
-  TRY_ASSIGN(StepSampler sampler,
-             StepSampler::make(device_, ops_,
-                               {.rows = sizes.block_rows,
-                                .vocab_limit = runner_.model().config.vocab_size,
-                                .token_mask = {}}));
-  sampler_ = std::make_unique<StepSampler>(std::move(sampler));
+  TRY_ASSIGN(chooser_, GreedyChooser::make(device_, ops_, sizes.block_rows,
+                                           runner_.model().weights.drafting_head().n));
+  TRY_ASSIGN(waiting_,
+             WaitingRows::make(device_, waiting_sizes(model_->config, activation, options)));
   const auto rows = static_cast<size_t>(sizes.block_rows);
   block_tokens_.assign(rows, model_->config.mask_token_id);
   rows_.reserve(rows);
   positions_.reserve(rows);
-  greedy_rows_.reserve(rows);
   return {};
 }
 
@@ -123,21 +129,55 @@ void DflashDrafter::read(SequenceState& state, std::span<const int32_t> prompt, 
   fill(Phase::kPrefill, std::span(&chunk, 1), std::span(&begin, 1));
 }
 
+Status DflashDrafter::begin(const SequenceState& state, int64_t) {
+  waiting_->clear(state.slot);
+  return {};
+}
+
+void DflashDrafter::put_off(const DraftSequence& sequence) {
+  const int32_t slot = sequence.state->slot;
+  for (size_t i = 0; i < act_.taps.size(); ++i)
+    take_tap(ops_, *model_, runner_.tap(i, sequence.first_row, sequence.rows),
+             waiting_->next(slot, static_cast<int64_t>(i), sequence.rows));
+  waiting_->add(slot, sequence.rows);
+}
+
+void DflashDrafter::follow(const DraftSequence& sequence) {
+  const int32_t slot = sequence.state->slot;
+  const int64_t waiting = waiting_->count(slot), rows = waiting + sequence.rows;
+  if (context_rows_ + rows > sizes_of(runner_.options()).context_rows) follow_all();
+  for (size_t i = 0; waiting > 0 && i < act_.taps.size(); ++i)
+    ops_.copy({.from = waiting_->rows(slot, static_cast<int64_t>(i)),
+               .to = act_.taps[i].slice(0, context_rows_, context_rows_ + waiting)});
+  take_taps(sequence.first_row, sequence.rows, context_rows_ + waiting);
+  waiting_->clear(slot);
+  context_rows_ += rows;
+  // The tokens are not looked at: rows of context are the target's outputs.
+  rows_.push_back({.sequence = sequence.state,
+                   .tokens = sequence.tokens.last(static_cast<size_t>(rows)),
+                   .logits = LogitsWanted::kNone});
+  positions_.push_back(sequence.state->length - rows);
+}
+
+void DflashDrafter::follow_all() {
+  if (!rows_.empty()) fill(Phase::kDecode, rows_, positions_);
+  rows_.clear();
+  positions_.clear();
+  context_rows_ = 0;
+}
+
 // The last row of a prompt is read twice.
 void DflashDrafter::draft(std::span<const DraftSequence> sequences) {
   rows_.clear();
   positions_.clear();
-  int64_t row = 0;
+  context_rows_ = 0;
   for (const DraftSequence& sequence : sequences) {
-    take_taps(sequence.first_row, sequence.rows, row);
-    row += sequence.rows;
-    // The tokens are not looked at: rows of context are the target's outputs.
-    rows_.push_back({.sequence = sequence.state,
-                     .tokens = sequence.tokens.last(static_cast<size_t>(sequence.rows)),
-                     .logits = LogitsWanted::kNone});
-    positions_.push_back(sequence.state->length - sequence.rows);
+    if (sequence.most == 0 && waiting_->has_room(sequence.state->slot, sequence.rows))
+      put_off(sequence);
+    else
+      follow(sequence);
   }
-  if (!rows_.empty()) fill(Phase::kDecode, rows_, positions_);
+  follow_all();
   draft_blocks(sequences);
 }
 
@@ -159,6 +199,16 @@ void DflashDrafter::fill_batches(std::span<const DraftSequence> sequences) {
   }
 }
 
+// Attention without a window has faster kernels.
+bool DflashDrafter::slides_over(std::span<const DraftSequence> sequences) const {
+  int64_t longest = 0;
+  for (const DraftSequence& sequence : sequences)
+    if (sequence.most > 0) longest = std::max(longest, sequence.state->length + 1 + sequence.most);
+  return std::ranges::any_of(model_->config.layer_kinds, [longest](const DflashLayerKind& kind) {
+    return kind.window > 0 && kind.window < longest;
+  });
+}
+
 void DflashDrafter::draft_blocks(std::span<const DraftSequence> sequences) {
   fill_batches(sequences);
   if (rows_.empty()) return;
@@ -173,24 +223,28 @@ void DflashDrafter::draft_blocks(std::span<const DraftSequence> sequences) {
       positions_.push_back(sequence.state->length + sequence.most);
     }
   const Batch& whole_block = whole_block_.fill(Phase::kDecode, rows_, positions_);
-  const TensorView logits = runner_.logits_memory(block.logits_count);
   const ModelWeights& target = runner_.model().weights;
-  const auto key =
-      (static_cast<uint64_t>(block.rows) << 20) | static_cast<uint64_t>(block.sequences);
-  device_.run_step(this, key, [&] {
-    draft_dflash(ops_, *model_, block, whole_block, {.embed = target.embed, .head = target.head},
-                 kv_, act_, logits);
-  });
-  greedy_rows_.assign(static_cast<size_t>(block.logits_count), {.sampler = &greedy_});
-  auto choices = sampler_->sample(logits, greedy_rows_);
+  const WeightMatrix& head = target.drafting_head();
+  const TensorView logits(runner_.logits_memory(block.logits_count).data(), DType::kF32,
+                          {block.logits_count, head.n});
+  const bool slides = slides_over(sequences);
+  const auto key = (static_cast<uint64_t>(slides) << 61) |
+                   (static_cast<uint64_t>(block.rows) << 20) |
+                   static_cast<uint64_t>(block.sequences);
+  const auto step = [&] {
+    draft_dflash(ops_, *model_, {.block = block, .whole_block = whole_block, .slides = slides},
+                 {.embed = target.embed, .head = head}, kv_, act_, logits);
+    chooser_->choose(logits);
+  };
+  device_.run_step(this, key, std::cref(step));  // by reference: without allocating
+  std::span<const int32_t> chosen = chooser_->tokens(block.logits_count);
   for (const DraftSequence& sequence : sequences) {
     if (sequence.most <= 0) continue;
-    const auto guesses = choices.first(static_cast<size_t>(sequence.most));
-    choices = choices.subspan(guesses.size());
-    for (const StepSampler::Choice& guess : guesses) {
-      if (guess.token < 0) break;  // not finite
-      sequence.drafts->push_back(guess.token);
+    for (const int32_t guess : chosen.first(static_cast<size_t>(sequence.most))) {
+      if (guess < 0) break;  // not finite
+      sequence.drafts->push_back(target.drafted_token(guess));
     }
+    chosen = chosen.subspan(static_cast<size_t>(sequence.most));
   }
 }
 

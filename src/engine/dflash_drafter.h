@@ -1,11 +1,12 @@
 // DflashDrafter: a DFlash model drafts. After each step the tapped layers of what was committed
 // give it keys and values; then the last token and a mask for each guess go through it at once. Its
 // keys and values lie in pages of its own cache, numbered as the target's; those of guesses are
-// overwritten when their positions are committed.
+// overwritten when their positions are committed. What is committed of sequences that get no
+// guesses waits (waiting_rows.h).
 #pragma once
 
 #include "engine/drafter.h"
-#include "engine/step_sampler.h"
+#include "engine/waiting_rows.h"
 #include "model/dflash/forward.h"
 
 namespace pewter {
@@ -22,7 +23,7 @@ class DflashDrafter final : public Drafter {
                                                ModelRunner& runner, Device& device, Ops& ops);
   ~DflashDrafter() override;
 
-  Status begin(const SequenceState&, int64_t) override { return {}; }
+  Status begin(const SequenceState& state, int64_t positions) override;
   void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) override;
   void draft(std::span<const DraftSequence> sequences) override;
 
@@ -42,7 +43,13 @@ class DflashDrafter final : public Drafter {
   Status allocate();
   // Copies the taps of rows of the target's last step to the next context rows.
   void take_taps(int64_t from, int64_t rows, int64_t to);
+  void put_off(const DraftSequence& sequence);
+  // Gathers what was committed of a sequence, and what waited, for follow_all, which reads it.
+  void follow(const DraftSequence& sequence);
+  void follow_all();
   void fill_batches(std::span<const DraftSequence> sequences);
+  // Whether a window leaves out anything that a row of the blocks could see.
+  bool slides_over(std::span<const DraftSequence> sequences) const;
 
   std::shared_ptr<const DflashModel> model_;
   ModelRunner& runner_;
@@ -52,12 +59,12 @@ class DflashDrafter final : public Drafter {
   Buffer memory_;
   DflashActivations act_;
   StepBatch context_, block_, whole_block_;
-  std::unique_ptr<StepSampler> sampler_;
-  Sampler greedy_{{.prompt = {0}, .sampling = {.temperature = 0}}, {}};
+  std::optional<GreedyChooser> chooser_;
+  std::optional<WaitingRows> waiting_;
+  int64_t context_rows_ = 0;  // gathered
   std::vector<int32_t> block_tokens_;
   std::vector<SequenceRows> rows_;
   std::vector<int64_t> positions_;
-  std::vector<StepSampler::Rows> greedy_rows_;
 };
 
 }  // namespace pewter

@@ -13,6 +13,9 @@ namespace {
 const float kFade = std::exp2(-1.0f / 32);
 // What is believed before anything is seen weighs as much as this many guesses.
 constexpr double kPrior = 2;
+// Of what is expected at a place, the part that is others' acceptance there; the rest is the
+// request's own at the place before.
+constexpr double kOthers = 0.75;
 // Drafts must promise this much more than plain steps: of many estimates the best is too good.
 constexpr double kMargin = 1.05;
 // Of the time of plain steps, what attempts may cost.
@@ -39,10 +42,20 @@ void Acceptance::doubt() {
 }
 
 double Acceptance::rate(int64_t i) const {
-  double rate = first_;
-  for (size_t at = 0; at <= static_cast<size_t>(i); ++at)
+  double rate = expected_[0];
+  for (size_t at = 0; at <= static_cast<size_t>(i); ++at) {
+    if (at > 0 && expected_[at] >= 0) rate += kOthers * (expected_[at] - rate);
     rate = (right_[at] + kPrior * rate) / (tried_[at] + kPrior);
+  }
   return rate;
+}
+
+void Acceptance::restart(const Acceptance& others) {
+  Acceptance fresh;
+  for (size_t at = 0; at < expected_.size(); ++at)
+    if (at == 0 || others.tried_[at] >= kPrior)
+      fresh.expected_[at] = static_cast<float>(others.rate(static_cast<int64_t>(at)));
+  *this = fresh;
 }
 
 DraftDepth::DraftDepth(const Options& options)
@@ -54,9 +67,10 @@ DraftDepth::DraftDepth(const Options& options)
 
 void DraftDepth::begin(int64_t slot) {
   Slot& fresh = this->slot(slot);
+  left_ += fresh.saved;
   fresh = Slot();
   for (size_t source = 0; source < kDraftSources; ++source)
-    fresh.acceptance[source].restart(everyone_[source].rate(0));
+    fresh.acceptance[source].restart(everyone_[source]);
 }
 
 void DraftDepth::judged(int64_t slot, DraftSource source, int64_t drafted, int64_t accepted) {
@@ -64,7 +78,7 @@ void DraftDepth::judged(int64_t slot, DraftSource source, int64_t drafted, int64
   const auto at = static_cast<size_t>(source);
   Slot& judged = this->slot(slot);
   judged.acceptance[at].add(drafted, accepted);
-  everyone_[at].add(std::min<int64_t>(drafted, 1), std::min<int64_t>(accepted, 1));
+  everyone_[at].add(drafted, accepted);
   judged.saved += static_cast<double>(accepted) * judged.token_seconds;
 }
 
@@ -170,7 +184,12 @@ void DraftDepth::probe(DraftCandidate& candidate, int64_t sequences) {
   const int64_t drafts =
       std::max<int64_t>(1, best(Acceptance(kProbeHope), candidate.source, most, sequences).drafts);
   const double price = costs_.step(sequences, drafts, model ? drafts : 0) - plain;
-  if (!std::exchange(state.fresh, false) && state.saved < price) return;
+  if (free_attempts_ > 0)
+    --free_attempts_;
+  else if (state.saved + left_ < price)
+    return;
+  else
+    left_ = std::max(0.0, left_ - std::max(0.0, price - state.saved));
   candidate.drafts = drafts;
   state.saved = 0;
   state.acceptance[static_cast<size_t>(candidate.source)].doubt();

@@ -23,20 +23,25 @@ enum class DraftSource : uint8_t {
 inline constexpr size_t kDraftSources = 2;
 
 // How often guesses at each place of a draft were right when all before them were; old ones fade,
-// by half in 32. Where little is known of a place, it is as the one before it.
+// by half in 32. Where little is known of a place, it is as the one before it, and as it was for
+// others.
 class Acceptance {
  public:
   // Share of first guesses that will be right, for all anybody knows.
-  explicit Acceptance(double first = 0.7) : first_(first) {}
+  explicit Acceptance(double first = 0.7) {
+    expected_.fill(-1);
+    expected_[0] = static_cast<float>(first);
+  }
   void add(int64_t drafted, int64_t accepted);
   // What was seen counts half: a sequence that was left alone may have changed.
   void doubt();
   // Of place i, from 0.
   double rate(int64_t i) const;
-  void restart(double first) { *this = Acceptance(first); }
+  // Nothing was seen yet but what others saw.
+  void restart(const Acceptance& others);
 
  private:
-  double first_;
+  std::array<float, kMaxDrafts> expected_{};  // before anything is seen; below 0: nobody knows
   std::array<float, kMaxDrafts> tried_{}, right_{};
 };
 
@@ -78,10 +83,9 @@ class DraftDepth {
   struct Slot {
     std::array<Acceptance, kDraftSources> acceptance;
     // Seconds it may spend on an attempt: a share of its plain steps, and what the last attempt
-    // gained. The first attempt is free.
+    // gained.
     double saved = 0;
     double token_seconds = 0;  // of a plain step, its part
-    bool fresh = true;
   };
   // One guess more for a sequence, and the chance that it counts.
   struct Guess {
@@ -112,6 +116,8 @@ class DraftDepth {
   std::vector<Guess> guesses_;
   std::array<Acceptance, kDraftSources> everyone_;  // what a new sequence starts from
   int64_t steps_without_plain_ = 0;
+  double left_ = 0;            // that sequences which ended had saved, for whoever comes first
+  int64_t free_attempts_ = 4;  // of an engine that knows nothing yet
 };
 
 }  // namespace pewter

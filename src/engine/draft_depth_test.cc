@@ -96,6 +96,51 @@ TEST(DraftDepth, HopelessGuessesCostLittle) {
   }
 }
 
+// Short requests do not each begin with an attempt: what others have saved pays for it.
+TEST(DraftDepth, ShortHopelessRequestsCostLittle) {
+  const Machine machine;
+  DraftDepth depth({});
+  Rng rng(4);
+  const auto never = [](int64_t) { return 0.0; };
+  Life all;
+  for (int request = 0; request < 200; ++request) {
+    depth.begin(0);
+    const Life life = live(depth, machine, 12, 8, never, rng);
+    if (request < 5) continue;
+    all.seconds += life.seconds;
+    all.steps += life.steps;
+    all.drafting_steps += life.drafting_steps;
+  }
+  EXPECT_GT(all.drafting_steps, 10);
+  EXPECT_LT(all.seconds, 1.03 * static_cast<double>(all.steps) * (machine.step + machine.keep_up));
+}
+
+// A new request guesses as far as guesses of others were right, from its first step on.
+TEST(DraftDepth, BeginsAsFarAsOthersGot) {
+  const Machine machine{.row = 0.15, .pass = 0.1};
+  const auto first_draft = [&](int64_t right_places) {
+    DraftDepth depth({});
+    for (int request = 0; request < 20; ++request) {
+      depth.begin(0);
+      for (int i = 0; i < 30; ++i) {
+        DraftCandidate candidate{.slot = 0, .most = 6};
+        depth.choose(std::span(&candidate, 1));
+        depth.drafted(1, candidate.drafts, machine.draft(candidate.drafts));
+        depth.verified(1, candidate.drafts, machine.verify(1, candidate.drafts));
+        depth.judged(0, DraftSource::kModel, candidate.drafts,
+                     std::min(candidate.drafts, right_places));
+      }
+    }
+    depth.begin(0);
+    DraftCandidate candidate{.slot = 0, .most = 6};
+    do depth.choose(std::span(&candidate, 1));  // but for a plain step that is due
+    while (candidate.drafts == 0);
+    return candidate.drafts;
+  };
+  EXPECT_GE(first_draft(6), 5);
+  EXPECT_LE(first_draft(2), 3);
+}
+
 TEST(DraftDepth, ComesBackWhenGuessesBecomeRight) {
   const Machine machine;
   DraftDepth depth({});

@@ -42,13 +42,14 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   TRY(engine->make_speculator(device, ops));
   const int64_t sequences = runner.max_sequences;
   TRY_ASSIGN(
-      engine->sampler_,
+      StepSampler sampler,
       StepSampler::make(device, ops,
                         {.rows = sequences * draft.decode_rows(),
                          .vocab_limit = options.vocab_limit > 0 ? options.vocab_limit : vocab,
                          .mask_words = words,
                          .token_mask = options.token_mask}));
-  engine->scheduler_.emplace(runner.chunk_rows);
+  engine->sampler_ = std::make_unique<StepSampler>(std::move(sampler));
+  engine->scheduler_ = std::make_unique<Scheduler>(runner.chunk_rows);
   const int64_t fits = std::min(runner.cache_tokens, model.config.max_positions);
   engine->max_context_ = options.max_context > 0 ? std::min(options.max_context, fits) : fits;
   const auto most = static_cast<size_t>(sequences);
@@ -267,8 +268,8 @@ void Engine::start_jobs() {
 Status Engine::start(Job& job) {
   job.completion.queued_seconds = job.phase.seconds();
   job.phase.restart();
-  job.sampler.emplace(job.request,
-                      Sampler::Options{.seed = job.completion.seed, .max_tokens = job.max_tokens});
+  job.sampler = std::make_unique<Sampler>(
+      job.request, Sampler::Options{.seed = job.completion.seed, .max_tokens = job.max_tokens});
   int64_t edits = job.sampler->most_edits();
   for (const std::unique_ptr<Job>& other : jobs_)
     if (other->started && !other->ended) edits += other->sampler->most_edits();

@@ -140,8 +140,8 @@ class Engine {
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Speculator> speculator_;  // null: nothing is drafted
   bool after_prefill_ = false;              // the device may still be busy with it
-  std::optional<StepSampler> sampler_;
-  std::optional<Scheduler> scheduler_;
+  std::unique_ptr<StepSampler> sampler_;
+  std::unique_ptr<Scheduler> scheduler_;
   Jobs jobs_;  // waiting and running
   int64_t next_id_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
   DraftFigures draft_figures_;

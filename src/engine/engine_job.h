@@ -17,7 +17,7 @@ struct Engine::Job {
   Stopwatch phase;  // of queued, prefill, decode
   // While it runs:
   SequenceState sequence;
-  std::optional<Sampler> sampler;
+  std::unique_ptr<Sampler> sampler;
   std::unique_ptr<grammar::Matcher> matcher;  // of the request's grammar
   std::vector<uint32_t> allowed;              // bits of the request's allowed_ids, if it has some
   std::shared_ptr<PromptScores> scores;       // if the request asks for them

@@ -167,9 +167,14 @@ const Batch& ModelRunner::make_mtp_batch(Phase phase, std::span<const MtpRows> r
   int64_t row = 0;
   for (const MtpRows& plan : rows) {
     const auto count = static_cast<int64_t>(plan.tokens.size());
-    ops_.copy({.from = store_.all.hidden.slice(0, plan.hidden_row, plan.hidden_row + count),
-               .to = store_.all.mtp_hidden.slice(0, row, row + count)});
-    row += count;
+    const int64_t earlier = plan.earlier.defined() ? plan.earlier.dim(0) : 0;
+    const auto copy = [&](const TensorView& from) {
+      ops_.copy({.from = from, .to = store_.all.mtp_hidden.slice(0, row, row + from.dim(0))});
+      row += from.dim(0);
+    };
+    if (earlier > 0) copy(plan.earlier);
+    if (count > earlier)
+      copy(store_.all.hidden.slice(0, plan.hidden_row, plan.hidden_row + count - earlier));
     mtp_rows_.push_back({.sequence = plan.sequence, .tokens = plan.tokens, .logits = logits});
     mtp_positions_.push_back(plan.position);
   }
@@ -187,9 +192,15 @@ void ModelRunner::follow_mtp(std::span<const MtpRows> rows) {
            [this, &batch] { pewter::fill_mtp(ops_, model_, batch, pool_, act_); });
 }
 
-void ModelRunner::draft_mtp(std::span<const MtpRows> rows) {
+void ModelRunner::draft_mtp(std::span<const MtpRows> rows, const GreedyChooser& chooser) {
   const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kLast);
-  run_step(batch, /*kind=*/1, [this, &batch] { forward_mtp(ops_, model_, batch, pool_, act_); });
+  const WeightMatrix& head = model_.weights.drafting_head();
+  act_.logits = {act_.logits.data(), DType::kF32, {batch.logits_count, head.n}};
+  const auto step = [&] {
+    forward_mtp(ops_, model_, batch, pool_, act_);
+    chooser.choose(act_.logits);
+  };
+  run_step(batch, /*kind=*/1, std::cref(step));  // by reference: without allocating
 }
 
 void ModelRunner::accept(SequenceState& sequence, int64_t n) {

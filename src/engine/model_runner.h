@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/ops.h"
+#include "engine/greedy_chooser.h"
 #include "engine/step_batch.h"
 #include "model/qwen35/forward.h"
 
@@ -21,12 +22,14 @@ struct RunnerOptions {
   OpsLimits beside = {};        // of what else runs on the same ops: a drafter's model
 };
 
-// What a step of the MTP layer does for one sequence. Row i stands at position + i: it starts from
-// row hidden_row + i of the last step's hidden(), and its token is the one after that position.
+// What a step of the MTP layer does for one sequence. Row i stands at position + i, and its token
+// is the one after that position. The first rows start from `earlier`, those behind them from the
+// rows of the last step's hidden() from hidden_row on.
 struct MtpRows {
   SequenceState* sequence = nullptr;
   std::span<const int32_t> tokens;
   int64_t position = 0, hidden_row = 0;
+  TensorView earlier = {};  // [rows, H] act, or undefined
 };
 
 // What a runner takes beside the weights.
@@ -79,8 +82,9 @@ class ModelRunner {
   void fill_mtp(const MtpRows& rows);
   // The same for what decode steps have committed, each sequence at most once.
   void follow_mtp(std::span<const MtpRows> rows);
-  // A step, each sequence at most once; logits of every sequence's last row, hidden of all.
-  void draft_mtp(std::span<const MtpRows> rows);
+  // A step, each sequence at most once; logits of every sequence's last row, hidden of all. The
+  // chooser's choice of them is a part of the step.
+  void draft_mtp(std::span<const MtpRows> rows, const GreedyChooser& chooser);
   // Brings the slot's state up to the committed length, before it is exported.
   void fold(SequenceState& sequence);
 
@@ -90,6 +94,11 @@ class ModelRunner {
   const TensorView& hidden() const { return act_.hidden; }
   // Memory of logits for drafters: the last step's are gone when it is written.
   TensorView logits_memory(int64_t rows) const { return store_.all.logits.first(rows); }
+  // Of the target's last step, whatever the MTP layer has run since: it leaves them until it
+  // drafts.
+  TensorView hidden_rows(int64_t begin, int64_t rows) const {
+    return store_.all.hidden.slice(0, begin, begin + rows);
+  }
   // [rows, H] f32, the residual after model().taps[i], of the target's last step.
   TensorView tap(size_t i, int64_t row_begin, int64_t rows) const {
     return store_.all.taps[i].slice(0, row_begin, row_begin + rows);

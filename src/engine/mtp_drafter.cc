@@ -9,22 +9,23 @@ Result<std::unique_ptr<Drafter>> MtpDrafter::make(ModelRunner& runner, Device& d
     return Error{ErrorCode::kNotFound,
                  "speculation with mtp needs the MTP layer (mtp.fc and mtp.layers.0), and the "
                  "model was loaded without one"};
-  TRY_ASSIGN(StepSampler sampler,
-             StepSampler::make(device, ops,
-                               {.rows = runner.options().max_sequences,
-                                .vocab_limit = runner.model().config.vocab_size,
-                                .token_mask = {}}));
-  return std::unique_ptr<Drafter>(new MtpDrafter(runner, std::move(sampler)));
+  const RunnerOptions& options = runner.options();
+  std::unique_ptr<MtpDrafter> drafter(new MtpDrafter(runner, ops));
+  TRY_ASSIGN(drafter->chooser_, GreedyChooser::make(device, ops, options.max_sequences,
+                                                    runner.model().weights.drafting_head().n));
+  TRY_ASSIGN(drafter->waiting_,
+             WaitingRows::make(device, {.slots = options.max_sequences,
+                                        .width = runner.model().config.hidden_size,
+                                        .dtype = ops.activation_dtype()}));
+  const auto sequences = static_cast<size_t>(options.max_sequences);
+  drafter->rows_.reserve(sequences);
+  drafter->drafting_.reserve(sequences);
+  return std::unique_ptr<Drafter>(std::move(drafter));
 }
 
-MtpDrafter::MtpDrafter(ModelRunner& runner, StepSampler sampler)
-    : runner_(runner),
-      sampler_(std::move(sampler)),
-      greedy_({.prompt = {0}, .sampling = {.temperature = 0}}, {}) {
-  const auto sequences = static_cast<size_t>(runner.options().max_sequences);
-  rows_.reserve(sequences);
-  drafting_.reserve(sequences);
-  greedy_rows_.reserve(sequences);
+Status MtpDrafter::begin(const SequenceState& state, int64_t) {
+  waiting_->clear(state.slot);
+  return {};
 }
 
 void MtpDrafter::read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) {
@@ -43,46 +44,87 @@ MtpRows MtpDrafter::committed_rows(const DraftSequence& sequence) {
           .hidden_row = sequence.first_row};
 }
 
+// Those that waited, and then the last step's but the last `spared`.
+MtpRows MtpDrafter::unread_rows(const DraftSequence& sequence, int64_t spared) const {
+  const int32_t slot = sequence.state->slot;
+  const int64_t waiting = waiting_->count(slot), all = waiting + sequence.rows;
+  MtpRows rows = committed_rows(sequence);
+  rows.position -= waiting;
+  rows.tokens =
+      sequence.tokens.last(static_cast<size_t>(all)).first(static_cast<size_t>(all - spared));
+  if (waiting > 0) rows.earlier = waiting_->rows(slot, 0);
+  return rows;
+}
+
+void MtpDrafter::put_off(const DraftSequence& sequence) {
+  const int32_t slot = sequence.state->slot;
+  ops_.copy({.from = runner_.hidden_rows(sequence.first_row, sequence.rows),
+             .to = waiting_->next(slot, 0, sequence.rows)});
+  waiting_->add(slot, sequence.rows);
+}
+
+void MtpDrafter::follow(const MtpRows& rows) {
+  int64_t total = std::ssize(rows.tokens);
+  for (const MtpRows& other : rows_) total += std::ssize(other.tokens);
+  if (total > runner_.options().chunk_rows) follow_all();
+  rows_.push_back(rows);
+}
+
+void MtpDrafter::follow_all() {
+  if (!rows_.empty()) runner_.follow_mtp(rows_);
+  for (const MtpRows& rows : rows_) waiting_->clear(rows.sequence->slot);
+  rows_.clear();
+}
+
 // Before drafting, which overwrites the target's hidden.
 void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
   rows_.clear();
-  for (const DraftSequence& sequence : sequences)
-    if (sequence.most == 0) rows_.push_back(committed_rows(sequence));
-  if (!rows_.empty()) runner_.follow_mtp(rows_);
+  for (const DraftSequence& sequence : sequences) {
+    if (sequence.most > 0) {
+      const MtpRows rows = unread_rows(sequence, 1);
+      if (!rows.tokens.empty()) follow(rows);
+    } else if (waiting_->has_room(sequence.state->slot, sequence.rows)) {
+      put_off(sequence);
+    } else {
+      follow(unread_rows(sequence, 0));
+    }
+  }
+  follow_all();
 }
 
-// First the committed rows of every sequence, with the hidden of the target; then, as long as
-// drafts are wanted, one row each with the layer's own.
+// First keys and values of the committed rows; then the last one of every sequence, with the hidden
+// of the target, gives its first draft, and, as long as drafts are wanted, one row each with the
+// layer's own.
 void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
   keep_up(sequences);
   rows_.clear();
   drafting_.clear();
   for (const DraftSequence& sequence : sequences) {
     if (sequence.most <= 0) continue;
-    rows_.push_back(committed_rows(sequence));
+    const MtpRows rows = committed_rows(sequence);
+    const int64_t before = std::ssize(rows.tokens) - 1;
+    rows_.push_back({.sequence = rows.sequence,
+                     .tokens = rows.tokens.last(1),
+                     .position = rows.position + before,
+                     .hidden_row = rows.hidden_row + before});
     drafting_.push_back(&sequence);
   }
   for (int64_t drafted = 1; !rows_.empty(); ++drafted) step(drafted);
 }
 
 void MtpDrafter::step(int64_t drafted) {
-  runner_.draft_mtp(rows_);
-  greedy_rows_.assign(rows_.size(), {.sampler = &greedy_});
-  const auto choices = sampler_.sample(runner_.logits(), greedy_rows_);
+  runner_.draft_mtp(rows_, *chooser_);
+  const std::span<const int32_t> chosen = chooser_->tokens(std::ssize(rows_));
   size_t kept = 0;
-  int64_t row = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    const MtpRows ran = rows_[i];
-    const auto count = static_cast<int64_t>(ran.tokens.size());
-    row += count;
-    if (choices[i].token < 0) continue;  // not finite: nothing to guess
+    if (chosen[i] < 0) continue;  // not finite: nothing to guess
     std::vector<int32_t>& drafts = *drafting_[i]->drafts;
-    drafts.push_back(choices[i].token);
+    drafts.push_back(runner_.model().weights.drafted_token(chosen[i]));
     if (drafted == drafting_[i]->most) continue;
-    rows_[kept] = {.sequence = ran.sequence,
+    rows_[kept] = {.sequence = rows_[i].sequence,
                    .tokens = std::span(&drafts.back(), 1),
-                   .position = ran.position + count,
-                   .hidden_row = row - 1};
+                   .position = rows_[i].position + 1,
+                   .hidden_row = static_cast<int64_t>(i)};
     drafting_[kept++] = drafting_[i];
   }
   rows_.resize(kept);

@@ -1,11 +1,12 @@
 // MtpDrafter: the checkpoint's multi-token-prediction layer drafts. It reads what the target has
 // committed (the hidden of a position and the token after it), which gives the first guess, and
 // then its own hidden and guess again and again. Keys and values of guesses lie where the next
-// reading of committed rows overwrites them.
+// reading of committed rows overwrites them. What is committed of sequences that get no guesses
+// waits (waiting_rows.h).
 #pragma once
 
 #include "engine/drafter.h"
-#include "engine/step_sampler.h"
+#include "engine/waiting_rows.h"
 
 namespace pewter {
 
@@ -15,26 +16,32 @@ class MtpDrafter final : public Drafter {
   // kResourceExhausted.
   static Result<std::unique_ptr<Drafter>> make(ModelRunner& runner, Device& device, Ops& ops);
 
-  Status begin(const SequenceState&, int64_t) override { return {}; }
+  Status begin(const SequenceState& state, int64_t positions) override;
   void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) override;
   void draft(std::span<const DraftSequence> sequences) override;
 
  private:
-  MtpDrafter(ModelRunner& runner, StepSampler sampler);
+  MtpDrafter(ModelRunner& runner, Ops& ops) : runner_(runner), ops_(ops) {}
   // What the step before committed of a sequence.
   static MtpRows committed_rows(const DraftSequence& sequence);
-  // Keys and values alone, of sequences that get no drafts this time.
+  MtpRows unread_rows(const DraftSequence& sequence, int64_t spared) const;
+  // Keys and values alone, of committed rows that nothing is drafted from; of sequences that are
+  // not drafted for, once many wait.
   void keep_up(std::span<const DraftSequence> sequences);
+  void put_off(const DraftSequence& sequence);
+  // Gathers rows in rows_ for follow_all, which reads them; so many at a time as a step may have.
+  void follow(const MtpRows& rows);
+  void follow_all();
   // Runs rows_, which gives each of their sequences its draft number `drafted`, from 1. What is
   // left in rows_ is the next step's.
   void step(int64_t drafted);
 
   ModelRunner& runner_;
-  StepSampler sampler_;
-  Sampler greedy_;
+  Ops& ops_;
+  std::optional<GreedyChooser> chooser_;
+  std::optional<WaitingRows> waiting_;
   std::vector<MtpRows> rows_;
   std::vector<const DraftSequence*> drafting_;  // of each of rows_
-  std::vector<StepSampler::Rows> greedy_rows_;
 };
 
 }  // namespace pewter

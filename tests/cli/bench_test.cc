@@ -60,6 +60,65 @@ TEST(Bench, ReplaysAChosenAcceptance) {
   EXPECT_NEAR(number(json, "bytes_per_token"), step / 2.5, 1);
 }
 
+// Every drafter of a shape: what it takes and needs beside the step.
+TEST(Bench, DraftsWithRandomWeights) {
+  const auto draft = [](std::vector<std::string> how) {
+    std::vector<std::string> arguments = {
+        "decode", "--shape", "third", "--format", "int4", "--tokens", "4", "--draft-tokens", "3"};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    return bench_json(arguments);
+  };
+  const Json bf16 = draft({"--speculate", "mtp"});
+  const Json small =
+      draft({"--speculate", "mtp", "--draft-format", "int4", "--draft-head-rows", "4096"});
+  EXPECT_EQ(number(bf16, "rows"), 4);
+  EXPECT_EQ(small.find("draft_format")->as_string(), "int4");
+  // Three times the layer: 16.5 million in bf16, or 2.2 of them in bf16 and the rest in int4; the
+  // head's 1,024 a token.
+  EXPECT_NEAR(number(bf16, "draft_bytes") / 3e6, 2 * 16.5 + 33.7, 0.5);
+  EXPECT_NEAR(number(small, "draft_bytes") / 3e6, 4.3 + 14.3 * 4.125 / 8 + 4.2, 0.3);
+  for (const Json* json : {&bf16, &small}) {
+    EXPECT_GT(number(*json, "draft_us"), 0);
+    EXPECT_LT(number(*json, "draft_share_of_step"), 1);
+    EXPECT_NEAR(number(*json, "draft_share_of_ceiling"),
+                number(*json, "draft_bytes") / number(*json, "draft_us") / 1e3 /
+                    number(*json, "ceiling_gb_per_second"),
+                1e-6);
+    EXPECT_GT(number(*json, "step_us_after_part"), 0);
+  }
+  const Json dflash = draft({"--speculate", "dflash", "--draft-format", "fp8"});
+  EXPECT_NEAR(number(dflash, "draft_bytes") / 1e6, 29.9 + 33.7, 2);
+  const Json suffix = draft({"--speculate", "suffix"});
+  EXPECT_GT(number(suffix, "draft_us"), 0);
+  EXPECT_EQ(number(suffix, "draft_bytes"), 0);
+}
+
+// Plain steps and drafted ones in turn; guesses are right as often as was asked.
+TEST(Bench, DraftsByCostAgainstPlainSteps) {
+  const auto drafting = [](const char* acceptance) {
+    return bench_json({"drafting", demo_model(), "--speculate", "mtp", "--draft-tokens", "4",
+                       "--tokens", "150", "--threads", "1", "--acceptance", acceptance});
+  };
+  const Json never = drafting("0"), always = drafting("1");
+  EXPECT_EQ(number(never, "steps"), 2 * 150);
+  EXPECT_EQ(number(never, "right"), 0);
+  EXPECT_GT(number(never, "drafts"), 0);
+  EXPECT_LT(number(never, "drafts"), 60);
+  EXPECT_GT(number(never, "ratio"), 0.5);  // loaded machines
+  EXPECT_EQ(number(always, "right"), number(always, "guesses"));
+  const ProgramResult refused = bench(
+      {"drafting", demo_model(), "--acceptance", "2", "--speculate", "mtp", "--draft-tokens", "1"});
+  EXPECT_THAT(refused.err, HasSubstr("--acceptance: 2 is outside [0, 1]"));
+}
+
+// Eight rows of 64 experts, eight each: 42 when they choose evenly; 8 x 8^0.74 in text.
+TEST(Bench, RoutesAsTextDoes) {
+  const Json json = bench_json({"decode", "--shape", "third", "--format", "int4", "--tokens", "8",
+                                "--rows", "8", "--routing", "overlapped"});
+  EXPECT_EQ(json.find("routing")->as_string(), "overlapped");
+  EXPECT_NEAR(number(json, "distinct_experts"), 8 * std::pow(8, 0.74), 2);
+}
+
 TEST(Bench, AcceptCountsByFamily) {
   const std::string file = testing::TempDir() + "accept-prompts.jsonl";
   std::ofstream(file) << R"({"family": "counting", "prompt": "Count from 20 to 40."})" << "\n"
@@ -89,7 +148,17 @@ TEST(Bench, AcceptCountsByFamily) {
   refused({"accept", demo_model(), "--prompts", file, "--methods", "dflash"}, "--draft-model");
   refused({"decode", demo_model(), "--prompts", file}, "belong to accept");
   refused({"decode", demo_model(), "--forced-tokens-per-step", "2"}, "outside [1, --rows]");
-  refused({"decode", "--shape", "third", "--rows", "2", "--speculate", "mtp"}, "takes a MODEL");
+  refused({"decode", "--shape", "third", "--speculate", "mtp"}, "needs --rows above 1");
+  refused({"decode", "--shape", "third", "--rows", "2", "--speculate", "auto"}, "want mtp, dflash");
+  refused({"decode", "--shape", "qwen3.5-27b", "--rows", "2", "--speculate", "dflash"},
+          "no drafter is known of shape");
+  refused({"decode", "--shape", "third", "--rows", "2", "--draft-head-rows", "5"},
+          "need --speculate");
+  refused({"decode", "--shape", "third", "--draft-tokens", "2", "--speculate", "mtp",
+           "--draft-format", "int8"},
+          "\"int8\" is none of bf16, fp8, int4");
+  refused({"decode", "--shape", "third", "--routing", "overlapped"}, "--rows above 1");
+  refused({"decode", demo_model(), "--rows", "2", "--routing", "overlapped"}, "chooses itself");
   std::ofstream(file) << R"([{"family": "x"}])";
   refused(work, "prompt 1: has neither prompt_ids nor messages");
 }
@@ -171,7 +240,7 @@ TEST(Bench, ShowsAProfileAsTableAndCsv) {
   with_csv.push_back("--csv");
   const ProgramResult csv = bench(with_csv);
   EXPECT_THAT(csv.out, testing::StartsWith("stage,calls,us_per_call,"));
-  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 1 + 14 + 2);
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 1 + 14 + 3 + 2);  // head, stages, blocks, sums
 }
 
 TEST(Bench, ShowsATable) {

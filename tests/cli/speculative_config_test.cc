@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <fstream>
+
 #include "cli/shared_flags.h"
+#include "program.h"
 
 namespace pewter::cli_test {
 namespace {
@@ -131,6 +135,56 @@ TEST(SpeculativeConfig, PlainFlagsSayTheSame) {
   EXPECT_THAT(error_of(plain), HasSubstr("--draft-tokens: needs --speculate"));
   plain.speculative_config = R"({"method":"mtp"})";
   EXPECT_THAT(error_of(plain), HasSubstr("excludes --draft-tokens"));
+}
+
+// How many tokens, or a file of them; not without a drafter that has a head.
+TEST(DraftVocabulary, IsANumberOrAFile) {
+  EXPECT_EQ(parse_draft_vocabulary("32768")->rows, 32768);
+  EXPECT_EQ(parse_draft_vocabulary("ids.txt")->file, "ids.txt");
+  EXPECT_FALSE(parse_draft_vocabulary("0"));
+  ModelFlags flags;
+  flags.draft_head_rows = "100";
+  EXPECT_THAT(error_of(flags), HasSubstr("--draft-head-rows: is for drafters that run a model"));
+  flags.speculate = "suffix";
+  EXPECT_THAT(error_of(flags), HasSubstr("--draft-head-rows: is for drafters that run a model"));
+  flags.speculate = "mtp";
+  EXPECT_EQ(error_of(flags), "");
+  EXPECT_EQ(flags.model_options().draft_vocabulary.rows, 100);
+  flags.draft_head_rows = "-3";
+  EXPECT_THAT(error_of(flags), HasSubstr("--draft-head-rows: -3 is not positive"));
+}
+
+TEST(DraftVocabulary, HasControlTokensAndTheLowestIds) {
+  const Tokenizer tokenizer = Tokenizer::load(demo_model()).value();
+  const int64_t limit = tokenizer.vocab_size();
+  const auto ids = draft_vocabulary_ids({.rows = 300}, tokenizer, limit).value();
+  ASSERT_EQ(ids.size(), 300u);
+  EXPECT_TRUE(std::ranges::is_sorted(ids));
+  EXPECT_EQ(ids.front(), 0);
+  EXPECT_TRUE(std::ranges::binary_search(ids, tokenizer.id_of("<|im_end|>").value()));
+  for (const int32_t id : ids) EXPECT_TRUE(tokenizer.is_added(id) || id < 300) << id;
+  EXPECT_TRUE(draft_vocabulary_ids({}, tokenizer, limit)->empty());
+  EXPECT_TRUE(draft_vocabulary_ids({.rows = limit}, tokenizer, limit)->empty());
+}
+
+TEST(DraftVocabulary, ReadsAFile) {
+  const Tokenizer tokenizer = Tokenizer::load(demo_model()).value();
+  const std::string file = testing::TempDir() + "draft-ids.txt";
+  const auto ids_of = [&](const char* text) {
+    std::ofstream(file) << text;
+    return draft_vocabulary_ids({.file = file}, tokenizer, 4000);
+  };
+  EXPECT_THAT(ids_of(" 17 3\n3999\n17").value(), testing::ElementsAre(3, 17, 3999));
+  const auto refused = [&](const char* text, const char* why) {
+    const auto ids = ids_of(text);
+    ASSERT_FALSE(ids) << text;
+    EXPECT_THAT(ids.error().message, HasSubstr(file + ": " + why));
+  };
+  refused("3 4000", "\"4000\" is no token id of this model, which has 4000");
+  refused("-1", "\"-1\" is no token id");
+  refused("7,8", "\"7,8\" is no token id");
+  refused(" \n", "holds no token ids");
+  EXPECT_FALSE(draft_vocabulary_ids({.file = "/nope"}, tokenizer, 4000));
 }
 
 }  // namespace

@@ -229,23 +229,26 @@ TEST_P(Speculation, WrongGuessesLeaveNoTraceInTheMtpCache) {
   const auto drafter = make_drafter({.method = DraftMethod::kMtp, .tokens = 5}, nullptr, runner,
                                     *rig->backend.device, *rig->backend.ops)
                            .value();
-  const std::vector<int32_t> text = tokens(40, 21);
+  // Long enough that what waits for a drafter that is not used is more than may wait.
+  constexpr size_t kEnd = 86;
+  const std::vector<int32_t> text = tokens(kEnd + 2, 21);
   // Two of `rows` are right in every step; logits of the last draft, which is one token.
   const auto last_logits = [&](int64_t most, const std::vector<int32_t>& wrong) {
     const std::span<const int32_t> right(text);
-    SequenceState state = rig->open(64);
+    SequenceState state = rig->open(128);
+    EXPECT_TRUE(drafter->begin(state, 128));
     rig->prefill(state, right.first(29));
     drafter->read(state, right.first(29), 0);
     DraftSequence sequence{.state = &state, .first_row = 28, .rows = 1};
-    for (size_t known = 30; known < 38; known += 2) {
+    for (size_t known = 30; known <= kEnd; known += 2) {
       sequence.tokens = right.first(known);
-      sequence.most = known == 36 ? 1 : most;
+      sequence.most = known == kEnd ? 1 : most;
       std::vector<int32_t> drafts;
       drafts.reserve(6);
       sequence.drafts = &drafts;
       drafter->draft(std::span(&sequence, 1));
       EXPECT_EQ(std::ssize(drafts), sequence.most);
-      if (known == 36) break;
+      if (known == kEnd) break;
       std::vector<int32_t> rows(text.begin() + static_cast<int64_t>(known) - 1,
                                 text.begin() + static_cast<int64_t>(known) + 1);
       rows.insert(rows.end(), wrong.begin(), wrong.end());

@@ -132,10 +132,6 @@ Status parse_layer_kinds(const Json& config, const Nested& nested, DflashConfig&
     if (sliding && slides && swa) {
       TRY_ASSIGN(kind.window, size_of(nested.holder(window), window, INT32_MAX));
       kind.causal = given == nullptr || causal;
-      if (!kind.causal)
-        return unsupported("is_causal",
-                           "is false: sliding layers that see what comes after a row "
-                           "of the block are not supported");
     }
     out.layer_kinds.push_back(kind);
   }

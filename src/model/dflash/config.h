@@ -7,7 +7,10 @@
 namespace pewter {
 
 struct DflashLayerKind {
-  int64_t window = 0;   // positions a row sees, itself included; 0: all
+  // Positions a row sees, itself included; 0: all. Where rows see what comes after them in the
+  // block, they share the window of its last row, so that the first one sees as many fewer of the
+  // oldest.
+  int64_t window = 0;
   bool causal = false;  // within the block
 };
 

@@ -58,6 +58,8 @@ TEST(DflashConfig, WindowsAndCausality) {
   EXPECT_FALSE(kinds(sliding)[1].causal);
   EXPECT_TRUE(kinds(with(sliding, "is_causal", true))[1].causal);
   EXPECT_EQ(kinds(with(sliding, "use_sliding_window", false))[0].window, 0);
+  EXPECT_FALSE(kinds(with(sliding, "is_causal", false))[0].causal);
+  EXPECT_EQ(kinds(with(sliding, "is_causal", false))[0].window, 16);
   EXPECT_TRUE(kinds(nested("causal", true))[0].causal);
 }
 
@@ -88,8 +90,7 @@ TEST(DflashConfig, ErrorsNameTheKey) {
           "layer_types holds \"linear_attention\"", kUnsupported);
   Json sliding = with("layer_types", Json::Array{"sliding_attention", "full_attention"});
   refused(sliding, "window is missing");
-  sliding.set("sliding_window", 16);
-  refused(with(sliding, "is_causal", false), "is_causal is false", kUnsupported);
+  refused(nested("attention_sink_bias", true), "attention_sink_bias is true", kUnsupported);
   refused(with("rope_scaling", Json::parse(R"({"rope_type":"yarn"})").value()), "yarn",
           kUnsupported);
   refused(with("draft_vocab_size", 100), "draft_vocab_size", kUnsupported);

@@ -18,24 +18,24 @@ AttentionPrepareArgs prepare_args(const DflashModel& model, const DflashLayer& l
           .kv = kv};
 }
 
-void attention(Ops& ops, const DflashModel& model, size_t index, const Batch& block,
-               const Batch& whole_block, const KvLayer& kv, const DflashActivations& act) {
+void attention(Ops& ops, const DflashModel& model, size_t index, const DflashBlocks& blocks,
+               const KvLayer& kv, const DflashActivations& act) {
   const DflashConfig& config = model.config;
   const DflashLayer& layer = model.layers[index];
   const DflashLayerKind& kind = config.layer_kinds[index];
-  const int64_t m = block.rows;
+  const int64_t m = blocks.block.rows;
   const WeightMatrix* const in[] = {&layer.q, &layer.k, &layer.v};
   ops.norm_linear({.x = act.residual.first(m),
                    .norm = layer.input_norm,
                    .epsilon = config.norm_epsilon,
                    .w = in,
                    .out = act.attention_in.first(m)});
-  AttentionPrepareArgs prepare = prepare_args(model, layer, block, kv);
+  AttentionPrepareArgs prepare = prepare_args(model, layer, blocks.block, kv);
   prepare.in = act.attention_in.first(m);
   prepare.query_heads = config.query_heads;
   prepare.q = act.q.first(m);
   ops.attention_prepare(prepare);
-  ops.attention({.batch = kind.causal ? block : whole_block,
+  ops.attention({.batch = kind.causal ? blocks.block : blocks.whole_block,
                  .q = act.q.first(m),
                  .in = act.gates.first(m),
                  .query_heads = config.query_heads,
@@ -43,7 +43,7 @@ void attention(Ops& ops, const DflashModel& model, size_t index, const Batch& bl
                  .head_dim = config.head_dim,
                  .kv = kv,
                  .out = act.attention_out.first(m),
-                 .window = kind.window});
+                 .window = blocks.slides ? kind.window : 0});
   ops.linear_add({.x = act.attention_out.first(m),
                   .w = layer.out,
                   .partial = act.partial.first(m),
@@ -125,13 +125,14 @@ void fill_dflash(Ops& ops, const DflashModel& model, const Batch& batch, const K
   }
 }
 
-void draft_dflash(Ops& ops, const DflashModel& model, const Batch& block, const Batch& whole_block,
+void draft_dflash(Ops& ops, const DflashModel& model, const DflashBlocks& blocks,
                   const TargetEnds& target, const KvCache& kv, const DflashActivations& act,
                   const TensorView& logits) {
+  const Batch& block = blocks.block;
   const int64_t m = block.rows;
   ops.embed({.batch = block, .table = target.embed, .out = act.residual.first(m)});
   for (size_t i = 0; i < model.layers.size(); ++i) {
-    attention(ops, model, i, block, whole_block, kv.layer(static_cast<int64_t>(i)), act);
+    attention(ops, model, i, blocks, kv.layer(static_cast<int64_t>(i)), act);
     feed_forward(ops, model, model.layers[i], m, act);
   }
   ops.final_norm({.x = act.residual.first(m),

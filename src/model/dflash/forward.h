@@ -48,11 +48,18 @@ struct TargetEnds {
   const WeightMatrix& embed;
   const WeightMatrix& head;
 };
-// A step of drafting. `block` has each sequence's last token and its masks, at the positions from
-// its committed length on, and wants logits of the masks. `whole_block` has the same rows each as a
-// sequence that ends where its block does: what rows see in layers that are not causal. Afterwards
-// act.hidden holds all rows, logits those of the masks.
-void draft_dflash(Ops& ops, const DflashModel& model, const Batch& block, const Batch& whole_block,
+// The rows of a step of drafting.
+struct DflashBlocks {
+  // Each sequence's last token and its masks, at the positions from its committed length on; wants
+  // logits of the masks.
+  const Batch& block;
+  // The same rows each as a sequence that ends where its block does: what rows see in layers that
+  // are not causal.
+  const Batch& whole_block;
+  bool slides = true;  // false: no window of the drafter's is shorter than what its rows see
+};
+// Afterwards act.hidden holds all rows, logits those of the masks.
+void draft_dflash(Ops& ops, const DflashModel& model, const DflashBlocks& blocks,
                   const TargetEnds& target, const KvCache& kv, const DflashActivations& act,
                   const TensorView& logits);
 

@@ -1,21 +1,69 @@
 // From a drafter's directory to a DflashModel. Drafters are small: each matrix is read whole, laid
 // out anew on the host where the stages want it otherwise, and stored.
-#include <cmath>
 #include <cstring>
 #include <functional>
 
 #include "checkpoint/linear_reader.h"
 #include "model/dflash/model.h"
+#include "tensor/formats/fp8_block128.h"
 
 namespace pewter {
 namespace {
 
-// Where row r of a matrix as stored goes.
+// What a matrix is made of: all rows of another and some of its columns.
 struct Place {
-  int64_t rows = 0, columns = 0;             // of the matrix made of it
-  int64_t column_begin = 0;                  // of what is taken of each row
-  std::function<int64_t(int64_t)> row = {};  // empty: r
+  int64_t rows = 0, columns = 0;  // of the matrix that is made
+  int64_t column_begin = 0;       // of what is taken of each row
+  // Where each row goes; empty: to its own place. Runs of `run` rows stay together.
+  std::function<int64_t(int64_t)> row = {};
+  int64_t run = 1;
+
+  bool is_whole(const WeightMatrix& from) const {
+    return !row && column_begin == 0 && columns == from.k;
+  }
 };
+
+// Whether scales can move along with what they scale.
+bool can_move(const WeightMatrix& from, const Place& place) {
+  if (!from.scales.defined()) return true;
+  if (place.column_begin % kFp8Block != 0 || place.columns % kFp8Block != 0) return false;
+  return from.format != WeightFormat::kFp8Block128 || !place.row ||
+         (place.run % kFp8Block == 0 && from.n % kFp8Block == 0);
+}
+
+// Moves a plane of canonical rows: values, scales or zero points, where an element may stand for
+// several inputs, or a row for several outputs.
+void move_plane(const WeightMatrix& from, const Place& place, const TensorView& source,
+                const TensorView& target) {
+  if (!source.defined()) return;
+  std::memset(target.data(), 0, static_cast<size_t>(target.bytes()));
+  const int64_t source_width = source.bytes() / source.dim(1),
+                target_width = target.bytes() / target.dim(1);
+  const int64_t begin = source_width * place.column_begin / from.k;
+  const int64_t outputs = (from.n + source.dim(1) - 1) / source.dim(1);  // of a row
+  for (int64_t r = 0; r < source.dim(1); ++r) {
+    const int64_t to = place.row ? place.row(r * outputs) / outputs : r;
+    std::memcpy(target.data() + to * target_width, source.data() + r * source_width + begin,
+                static_cast<size_t>(target_width));
+  }
+}
+
+// The matrix in BF16.
+Result<WeightMatrix> decoded(const WeightMatrix& from) {
+  TRY_ASSIGN(WeightMatrix plain,
+             make_canonical_weight({.format = WeightFormat::kBF16, .n = from.n, .k = from.k}));
+  std::vector<float> row(static_cast<size_t>(from.k));
+  for (int64_t r = 0; r < from.n; ++r) {
+    decode_row(from, 0, r, row.data());
+    for (int64_t c = 0; c < from.k; ++c)
+      store_float(plain.values.data(), DType::kBF16, r * from.k + c, row[static_cast<size_t>(c)]);
+  }
+  return plain;
+}
+
+void copy_rows(const TensorView& from, const TensorView& to) {
+  if (from.defined()) std::memcpy(to.data(), from.data(), static_cast<size_t>(to.bytes()));
+}
 
 class Loader {
  public:
@@ -43,8 +91,9 @@ class Loader {
       TRY(norm(attention + "q_norm.weight", dim, layer.q_norm));
       TRY(norm(attention + "k_norm.weight", dim, layer.k_norm));
       const auto with_gates = [dim](int64_t row) { return row / dim * 2 * dim + row % dim; };
-      TRY(matrix(attention + "q_proj", config.query_width(), hidden, layer.q,
-                 {.rows = 2 * config.query_width(), .columns = hidden, .row = with_gates}));
+      TRY(matrix(
+          attention + "q_proj", config.query_width(), hidden, layer.q,
+          {.rows = 2 * config.query_width(), .columns = hidden, .row = with_gates, .run = dim}));
       TRY(matrix(attention + "k_proj", config.kv_width(), hidden, layer.k));
       TRY(matrix(attention + "v_proj", config.kv_width(), hidden, layer.v));
       TRY(matrix(attention + "o_proj", hidden, config.query_width(), layer.out));
@@ -54,37 +103,47 @@ class Loader {
     }
     check_leftovers();
     if (findings_.has_faults()) return findings_.to_error(checkpoint_.directory());
-    return make_tables();
+    return model_.add_tables(device_);
   }
 
  private:
   // Empty with a fault.
   std::optional<LinearSource> find(const std::string& module, int64_t n, int64_t k) {
-    return find_linear(checkpoint_, *quant_, {.module = module, .n = n, .k = k, .float_only = true},
-                       claims_, findings_);
+    return find_linear(checkpoint_, *quant_, {.module = module, .n = n, .k = k}, claims_,
+                       findings_);
   }
 
   Result<WeightMatrix> read(const LinearSource& source) {
     TRY_ASSIGN(WeightMatrix whole, make_canonical_weight(source.spec()));
+    model_.needed_bytes += weight_bytes(source.spec());
     RowBuffers rows([](int64_t bytes) { return Buffer::host(bytes); });
-    TRY(reader_.read(source, {0, source.n}, false, rows, [&](const WeightMatrix& read) {
-      std::memcpy(whole.values.data(), read.values.data(),
-                  static_cast<size_t>(whole.values.bytes()));
+    TRY(reader_.read(source, {0, source.n}, source.has_zeros, rows, [&](const WeightMatrix& read) {
+      copy_rows(read.values, whole.values);
+      copy_rows(read.scales, whole.scales);
+      copy_rows(read.zeros, whole.zeros);
     }));
     return whole;
   }
 
+  // In the format it has, or BF16 where its scales belong to rows or columns that part.
   Status store(const WeightMatrix& from, const Place& place, WeightMatrix& to) {
-    const WeightSpec spec{.format = from.format, .n = place.rows, .k = place.columns};
+    if (!can_move(from, place)) {
+      TRY_ASSIGN(const WeightMatrix plain, decoded(from));
+      return store(plain, place, to);
+    }
+    WeightSpec spec = spec_of(from);
+    spec.n = place.rows;
+    spec.k = place.columns;
     TRY_ASSIGN(to, device_.make_weight(spec));
     model_.bytes += device_.stored_weight_bytes(spec);
+    if (place.is_whole(from)) {
+      device_.store_rows(to, 0, 0, from);
+      return {};
+    }
     TRY_ASSIGN(const WeightMatrix made, make_canonical_weight(spec));
-    std::memset(made.values.data(), 0, static_cast<size_t>(made.values.bytes()));
-    const int64_t element = dtype_bytes(from.values.dtype()), width = place.columns * element;
-    for (int64_t r = 0; r < from.n; ++r)
-      std::memcpy(made.values.data() + (place.row ? place.row(r) : r) * width,
-                  from.values.data() + (r * from.k + place.column_begin) * element,
-                  static_cast<size_t>(width));
+    move_plane(from, place, from.values, made.values);
+    move_plane(from, place, from.scales, made.scales);
+    move_plane(from, place, from.zeros, made.zeros);
     device_.store_rows(to, 0, 0, made);
     return {};
   }
@@ -111,23 +170,13 @@ class Loader {
     return {};
   }
 
-  Result<TensorView> floats(const std::vector<float>& values) {
-    const auto count = std::ssize(values);
-    TRY_ASSIGN(Buffer buffer, device_.allocate(count * 4));
-    device_.copy_to_device(buffer.data(), std::as_bytes(std::span(values)));
-    model_.bytes += count * 4;
-    const TensorView view(buffer.data(), DType::kF32, {count});
-    model_.buffers.push_back(std::move(buffer));
-    return view;
-  }
-
   Status norm(const std::string& name, int64_t size, TensorView& to) {
     const StoredTensor* tensor = find_vector(checkpoint_, name, {{size}}, claims_, findings_);
     if (tensor == nullptr) return {};
     std::vector<float> values(static_cast<size_t>(size));
     TRY(reader_.read_floats(*tensor, values));
     for (float& value : values) value -= 1;
-    TRY_ASSIGN(to, floats(values));
+    TRY_ASSIGN(to, model_.add_floats(device_, values));
     return {};
   }
 
@@ -138,23 +187,6 @@ class Loader {
           tensor.name != "lm_head.weight")
         findings_.fault(checkpoint_.file_name(tensor), tensor.info.name,
                         "belongs to no parameter of a DFlash drafter");
-  }
-
-  Status make_tables() {
-    const DflashConfig& config = model_.config;
-    const int64_t half = config.head_dim / 2;
-    std::vector<float> frequency(static_cast<size_t>(half));
-    for (int64_t i = 0; i < half; ++i)
-      frequency[static_cast<size_t>(i)] = static_cast<float>(std::pow(
-          config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim)));
-    TRY_ASSIGN(model_.inverse_frequency, floats(frequency));
-    const auto zeros = std::vector<float>(static_cast<size_t>(half), 0.0f);
-    TRY_ASSIGN(const TensorView axis, floats(zeros));
-    model_.axis = axis.data_as<const int32_t>();
-    TRY_ASSIGN(model_.identity_norm,
-               floats(std::vector<float>(static_cast<size_t>(config.hidden_size),
-                                         DflashModel::kIdentityWeight)));
-    return {};
   }
 
   const Checkpoint& checkpoint_;
@@ -185,28 +217,6 @@ Result<std::shared_ptr<const DflashModel>> DflashModel::load(const std::string& 
   model->config = *std::move(config);
   TRY(Loader(checkpoint, device, *model).run());
   return std::shared_ptr<const DflashModel>(std::move(model));
-}
-
-int64_t DflashModel::stored_bytes(const DflashConfig& config, const Device& device) {
-  const auto matrix = [&](int64_t n, int64_t k) {
-    return device.stored_weight_bytes({.format = WeightFormat::kBF16, .n = n, .k = k});
-  };
-  const int64_t hidden = config.hidden_size, q = config.query_width(), kv = config.kv_width();
-  const int64_t layer = matrix(2 * q, hidden) + 2 * matrix(kv, hidden) + matrix(hidden, q) +
-                        2 * matrix(config.intermediate_size, hidden) +
-                        matrix(hidden, config.intermediate_size) +
-                        4 * (2 * hidden + 2 * config.head_dim);
-  return config.layers * layer + std::ssize(config.taps) * matrix(hidden, hidden) +
-         4 * (3 * hidden + config.head_dim);
-}
-
-OpsLimits DflashModel::limits(const DflashConfig& c) {
-  return {.widest_input = std::max({c.hidden_size, c.query_width(), c.intermediate_size}),
-          .widest_output = std::max(
-              {c.hidden_size, 2 * c.query_width() + 2 * c.kv_width(), c.intermediate_size}),
-          .query_heads = c.query_heads,
-          .kv_heads = c.kv_heads,
-          .head_dim = c.head_dim};
 }
 
 }  // namespace pewter

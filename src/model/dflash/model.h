@@ -34,6 +34,7 @@ struct DflashModel {
   std::vector<DflashLayer> layers;
   std::vector<Buffer> buffers;  // what the views point into
   int64_t bytes = 0;            // taken on the device
+  int64_t needed_bytes = 0;     // of its weights as they are: without the rows of zeros, or padding
 
   // x / √(mean x² + 2⁶⁰) · 2³⁰ is x itself in f32 as long as |x| < 2¹⁸: how a residual stream
   // becomes activations.
@@ -44,10 +45,15 @@ struct DflashModel {
   // kResourceExhausted.
   static Result<std::shared_ptr<const DflashModel>> load(const std::string& directory,
                                                          Device& device);
-  // What load will take.
+  // What load will take at most: quantised drafters take less.
   static int64_t stored_bytes(const DflashConfig& config, const Device& device);
 
   static OpsLimits limits(const DflashConfig& config);
+
+  // For those that make one: a vector of its own, and the tables that follow from the config.
+  // Error: kResourceExhausted.
+  Result<TensorView> add_floats(Device& device, const std::vector<float>& values);
+  Status add_tables(Device& device);
 };
 
 // The config of the drafter in a directory. Error as load.

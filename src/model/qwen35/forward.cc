@@ -223,9 +223,11 @@ void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const S
                   .norm = mtp.norm,
                   .epsilon = model.config.norm_epsilon,
                   .out = act.hidden});
-  if (batch.logits_count > 0)
-    ops.logits(
-        {.batch = batch, .hidden = act.hidden, .head = model.weights.head, .out = act.logits});
+  if (batch.logits_count == 0) return;
+  ops.logits({.batch = batch,
+              .hidden = act.hidden,
+              .head = model.weights.drafting_head(),
+              .out = act.logits});
 }
 
 void fill_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,

@@ -17,6 +17,18 @@ int64_t block_rows(const WeightSpec& spec) {
   return std::min(spec.n, std::max<int64_t>(1, kBlockElements / spec.k / 128) * 128);
 }
 
+const FormatChoice kDraftHeadFormat = [](const MatrixParameter&) {
+  return WeightSpec{.format = WeightFormat::kInt8Row};
+};
+
+MatrixParameter draft_head_of(const ModelConfig& config, int64_t rows, ModelWeights& weights) {
+  return {.component = Component::kHead,
+          .module = "draft_head",
+          .n = rows,
+          .k = config.hidden_size,
+          .target = &weights.draft_head.emplace().rows};
+}
+
 class Maker {
  public:
   Maker(Device& device, const ModelConfig& config, const FormatChoice& format,
@@ -25,8 +37,10 @@ class Maker {
 
   Result<ModelWeights> run() {
     ModelWeights weights;
-    const Parameters parameters = list_parameters(config_, format_, /*with_mtp=*/false, weights);
+    const Parameters parameters = list_parameters(config_, format_, options_.with_mtp, weights);
     for (const MatrixParameter& p : parameters.matrices) TRY(add(p));
+    if (options_.draft_head_rows > 0)
+      TRY(add(draft_head_of(config_, options_.draft_head_rows, weights), kDraftHeadFormat));
     fill_matrices();
     TRY(first_error_);
     for (const VectorParameter& p : parameters.vectors) {
@@ -44,8 +58,9 @@ class Maker {
     float size = 0;
   };
 
-  Status add(const MatrixParameter& p) {
-    const WeightSpec spec = spec_of(p, format_);
+  Status add(const MatrixParameter& p) { return add(p, format_); }
+  Status add(const MatrixParameter& p, const FormatChoice& format) {
+    const WeightSpec spec = spec_of(p, format);
     TRY_ASSIGN(*p.target, device_.make_weight(spec));
     total_ += weight_bytes(spec);
     // Embeddings as large as what the layers add, so that tokens stay different and with them the
@@ -162,11 +177,15 @@ Result<ModelWeights> make_random_weights(Device& device, const ModelConfig& conf
 }
 
 RandomWeightBytes random_weight_bytes(const Device& device, const ModelConfig& config,
-                                      const FormatChoice& format, int64_t unique_layers) {
-  const ModelConfig unique = first_layers(config, unique_layers);
+                                      const FormatChoice& format,
+                                      const RandomWeightOptions& options) {
+  const ModelConfig unique = first_layers(config, options.unique_layers);
   ModelWeights shape;
-  const Parameters parameters = list_parameters(unique, format, /*with_mtp=*/false, shape);
+  const Parameters parameters = list_parameters(unique, format, options.with_mtp, shape);
   RandomWeightBytes bytes;
+  if (options.draft_head_rows > 0)
+    bytes.others += device.stored_weight_bytes(
+        spec_of(draft_head_of(config, options.draft_head_rows, shape), kDraftHeadFormat));
   const auto add = [&](std::string_view name, int64_t count) {
     (name.starts_with("layers.") ? bytes.layers : bytes.others) += count;
   };

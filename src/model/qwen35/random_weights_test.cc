@@ -109,10 +109,34 @@ TEST(RandomWeightsOf, RepeatedLayersShareMemoryWithTheirKind) {
     EXPECT_EQ(layer.moe->up.values.data(), weights.layers[i - 4].moe->up.values.data());
   }
   EXPECT_NE(weights.layers[0].moe->up.values.data(), weights.layers[1].moe->up.values.data());
-  const RandomWeightBytes four = random_weight_bytes(device, config, format, 4);
-  const RandomWeightBytes all = random_weight_bytes(device, config, format, 0);
+  const RandomWeightBytes four = random_weight_bytes(device, config, format, {.unique_layers = 4});
+  const RandomWeightBytes all = random_weight_bytes(device, config, format, {});
   EXPECT_EQ(2 * four.layers, all.layers);
   EXPECT_EQ(four.others, all.others);
+}
+
+// The drafting layer in a format of its own, but for what checkpoints leave alone.
+TEST(RandomWeightsOf, TheDraftingLayerAndItsHead) {
+  HostDevice device;
+  const ModelConfig config = small_config();
+  const FormatChoice format = shape_formats("bf16", {.mtp = "int4"}).value();
+  const RandomWeightOptions options{.with_mtp = true, .draft_head_rows = 200};
+  const ModelWeights weights = make_random_weights(device, config, format, options).value();
+  ASSERT_TRUE(weights.mtp);
+  EXPECT_EQ(weights.mtp->layer.moe->gate.format, WeightFormat::kInt4Group128);
+  EXPECT_EQ(weights.mtp->layer.attention->q.format, WeightFormat::kInt4Group128);
+  EXPECT_EQ(weights.mtp->fc.format, WeightFormat::kBF16);
+  EXPECT_EQ(weights.mtp->layer.moe->router.format, WeightFormat::kBF16);
+  EXPECT_EQ(weights.layers[0].moe->gate.format, WeightFormat::kBF16);
+  EXPECT_EQ(weights.drafting_head().n, 200);
+  EXPECT_EQ(weights.drafting_head().format, WeightFormat::kInt8Row);
+  EXPECT_NEAR(moments_of(weights.drafting_head()).deviation, 1 / 16.0, 0.006);
+  const ModelWeights plain = make_random_weights(device, config, format).value();
+  EXPECT_FALSE(plain.mtp);
+  EXPECT_EQ(plain.drafting_head().n, config.vocab_size);
+  EXPECT_GT(random_weight_bytes(device, config, format, options).others,
+            random_weight_bytes(device, config, format, {}).others);
+  EXPECT_FALSE(shape_formats("bf16", {.mtp = "int8"}));
 }
 
 TEST(RandomWeightsOf, UniqueLayersNeedEveryKind) {

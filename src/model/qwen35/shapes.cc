@@ -62,6 +62,13 @@ constexpr WeightSpec kFp8{.format = WeightFormat::kFp8Block128, .scale_dtype = D
 constexpr WeightSpec kInt8{.format = WeightFormat::kInt8Row};
 constexpr WeightSpec kInt4{.format = WeightFormat::kInt4Group128, .scale_dtype = DType::kF16};
 
+struct NamedFormat {
+  std::string_view name;
+  WeightSpec spec;
+};
+constexpr std::array kFormats = {NamedFormat{"bf16", kBF16}, NamedFormat{"int8", kInt8},
+                                 NamedFormat{"fp8", kFp8}, NamedFormat{"int4", kInt4}};
+
 Error unknown(std::string_view what, std::string_view name, std::string_view known) {
   return Error{ErrorCode::kInvalidArgument, str_cat(what, ": \"", name, "\" is none of ", known)};
 }
@@ -77,35 +84,25 @@ Result<ModelConfig> shape_config(std::string_view name) {
   return unknown("shape", name, known);
 }
 
+Result<WeightSpec> weight_spec_named(std::string_view what, std::string_view name,
+                                     std::string_view known) {
+  for (const NamedFormat& format : kFormats)
+    if (format.name == name && known.find(name) != std::string_view::npos) return format.spec;
+  return unknown(what, name, known);
+}
+
 Result<FormatChoice> shape_formats(std::string_view name, const ShapeFormats& formats) {
-  WeightSpec linear, shared, head;
-  if (name == "bf16") {
-    linear = shared = kBF16;
-  } else if (name == "fp8") {
-    linear = shared = kFp8;
-  } else if (name == "int4") {
-    linear = shared = kInt4;
-  } else if (name == "hybrid") {
-    linear = kInt4;
-    shared = kFp8;
-  } else {
-    return unknown("format", name, "bf16, fp8, int4, hybrid");
-  }
-  if (formats.head == "bf16") {
-    head = kBF16;
-  } else if (formats.head == "int8") {
-    head = kInt8;
-  } else if (formats.head == "fp8") {
-    head = kFp8;
-  } else if (formats.head == "int4") {
-    head = kInt4;
-  } else {
-    return unknown("head format", formats.head, "bf16, int8, fp8, int4");
-  }
-  return FormatChoice([linear, shared, head](const MatrixParameter& p) {
-    if (p.float_only || p.component == Component::kDeltaGates || p.component == Component::kMtp)
-      return kBF16;
+  const bool is_hybrid = name == "hybrid";
+  const auto linear = weight_spec_named("format", is_hybrid ? "int4" : name, "bf16, fp8, int4");
+  if (!linear) return unknown("format", name, "bf16, fp8, int4, hybrid");
+  TRY_ASSIGN(const WeightSpec head,
+             weight_spec_named("head format", formats.head, "bf16, int8, fp8, int4"));
+  TRY_ASSIGN(const WeightSpec mtp, weight_spec_named("mtp format", formats.mtp, kDraftFormats));
+  const WeightSpec shared = is_hybrid ? kFp8 : *linear;
+  return FormatChoice([linear = *linear, shared, head, mtp](const MatrixParameter& p) {
+    if (p.float_only || p.component == Component::kDeltaGates || p.module == "mtp.fc") return kBF16;
     if (p.component == Component::kHead) return head;
+    if (p.component == Component::kMtp) return mtp;
     return p.component == Component::kSharedExperts ? shared : linear;
   });
 }

@@ -49,13 +49,30 @@ struct MtpWeights {
   LayerWeights layer;                            // always full attention
 };
 
+// A head for drafts alone: some rows of the model's, so that a guess reads less. The model verifies
+// with all of its own, so that a token that is not among them costs a guess and no more.
+struct DraftHead {
+  WeightMatrix rows;         // [N, H]
+  std::vector<int32_t> ids;  // [N] token of each row; empty: row i is token i
+
+  // Of a row that was chosen; -1 stays -1.
+  int32_t token(int32_t row) const {
+    return row < 0 || ids.empty() ? row : ids[static_cast<size_t>(row)];
+  }
+};
+
 struct ModelWeights {
   WeightMatrix embed;  // [V, H]
   WeightMatrix head;   // [V, H]; embed itself when tied, unless it is an int8 copy
   TensorView norm;     // [H] f32
   std::vector<LayerWeights> layers;
   std::optional<MtpWeights> mtp;
-  std::vector<Buffer> vectors;  // what the f32 views above point into
+  std::optional<DraftHead> draft_head;  // what drafters choose from; none: all of `head`
+  std::vector<Buffer> vectors;          // what the f32 views above point into
+
+  const WeightMatrix& drafting_head() const { return draft_head ? draft_head->rows : head; }
+  // The token of a row of drafting_head(); -1 stays -1.
+  int32_t drafted_token(int32_t row) const { return draft_head ? draft_head->token(row) : row; }
 };
 
 }  // namespace pewter

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/mtp_drafter.h"
 #include "golden_model.h"
+#include "model/qwen35/draft_head.h"
 
 namespace pewter {
 namespace {
@@ -41,17 +42,17 @@ bool all_prompts() { return std::getenv("PEWTER_ALL_PROMPTS") != nullptr; }
 
 // Acceptance ------------------------------------------------------------------------------------
 
-struct Checkpoint {
+struct DemoOn {
   std::string format, device;
 };
-std::vector<Checkpoint> checkpoints() {
-  std::vector<Checkpoint> all;
+std::vector<DemoOn> checkpoints() {
+  std::vector<DemoOn> all;
   for (const std::string& device : golden_devices({"cpu"}))
     for (const char* format : {"bf16", "hybrid"}) all.push_back({format, device});
   return all;
 }
 
-class DemoAcceptance : public testing::TestWithParam<Checkpoint> {};
+class DemoAcceptance : public testing::TestWithParam<DemoOn> {};
 INSTANTIATE_TEST_SUITE_P(Formats, DemoAcceptance, testing::ValuesIn(checkpoints()),
                          [](const auto& tested) {
                            return tested.param.format + "_" + tested.param.device;
@@ -102,7 +103,7 @@ int64_t steps_of(LoadedGolden& loaded, Drafter& drafter, const Prompt& prompt, i
 
 // Whether a method with drafts of these lengths takes the reference's steps, within 2 %, and in
 // each family within 3 % or two steps.
-void expect_steps(LoadedGolden& loaded, Drafter& drafter, const Checkpoint& checkpoint,
+void expect_steps(LoadedGolden& loaded, Drafter& drafter, const DemoOn& checkpoint,
                   const std::string& method, std::initializer_list<int64_t> lengths) {
   const auto& [format, device] = checkpoint;
   const std::string file = format == "hybrid"
@@ -145,6 +146,40 @@ TEST_P(DemoAcceptance, MtpIsAsOftenRightAsTheReference) {
   const std::unique_ptr<Drafter> drafter =
       MtpDrafter::make(*loaded->runner, *loaded->backend.device, *loaded->backend.ops).value();
   expect_steps(*loaded, *drafter, GetParam(), "mtp", {1, 2, 3});
+}
+
+// A list of tokens with everything that the answers say, and a third of what they do not.
+std::vector<int32_t> shortlist(const std::string& format, int64_t vocab_size) {
+  std::vector<char> listed(static_cast<size_t>(vocab_size));
+  for (size_t id = 0; id < listed.size(); id += 3) listed[id] = 1;
+  for (const Prompt& prompt : prompts(format))
+    for (const int32_t id : prompt.answer) listed[static_cast<size_t>(id)] = 1;
+  std::vector<int32_t> ids;
+  for (size_t id = 0; id < listed.size(); ++id)
+    if (listed[id] != 0) ids.push_back(static_cast<int32_t>(id));
+  return ids;
+}
+
+void set_shortlist(LoadedGolden& loaded, const std::string& directory, const std::string& format) {
+  const Checkpoint checkpoint = Checkpoint::open(directory).value();
+  loaded.model.weights.draft_head =
+      load_draft_head(checkpoint, loaded.model.config, *loaded.backend.device,
+                      shortlist(format, loaded.model.config.vocab_size))
+          .value();
+}
+
+// Guesses among some tokens, with an int8 head of their own.
+TEST_P(DemoAcceptance, AShortlistOfTokensIsAsGood) {
+  const auto& [format, device] = GetParam();
+  if (const std::string why = why_unusable(device); !why.empty()) GTEST_SKIP() << why;
+  if (format != "hybrid") GTEST_SKIP() << "the head is the same";
+  const auto loaded = load_golden(bundled_demo(), device,
+                                  {.chunk_rows = 512, .decode_rows = 4, .cache_tokens = 2048});
+  set_shortlist(*loaded, bundled_demo(), format);
+  EXPECT_LT(loaded->model.weights.drafting_head().n, loaded->model.config.vocab_size / 2);
+  const std::unique_ptr<Drafter> drafter =
+      MtpDrafter::make(*loaded->runner, *loaded->backend.device, *loaded->backend.ops).value();
+  expect_steps(*loaded, *drafter, GetParam(), "mtp", {3});
 }
 
 TEST_P(DemoAcceptance, DflashIsAsOftenRightAsTheReference) {
@@ -301,6 +336,16 @@ TEST_P(DemoDrafts, NeverChangeWhatIsSaid) {
       if (way == 0 && together == 1) continue;
       expect_unchanged(ways[way].second, ways[way].first, way, together);
     }
+}
+
+TEST_P(DemoDrafts, OfAShortlistNeverChangeWhatIsSaid) {
+  set_shortlist(*loaded_, bundled_demo(), "hybrid");
+  const DraftOptions mtp{.method = DraftMethod::kMtp, .tokens = 3},
+      dflash{.method = DraftMethod::kDflash, .tokens = 6};
+  for (const int64_t together : {1, 8}) {
+    expect_unchanged(mtp, "mtp3 of a shortlist", 1, together);
+    if (dflash_) expect_unchanged(dflash, "dflash6 of a shortlist", 2, together);
+  }
 }
 
 }  // namespace

@@ -67,9 +67,7 @@ SyntheticCheckpoint::SyntheticCheckpoint(bool moe) : config(Json::parse(kConfig)
     for (int64_t i = 0; i < p.count; ++i) {
       const std::string module =
           p.is_experts() ? str_cat(p.module, ".", i, ".", p.projection) : p.module;
-      values_[module] = random_values(module, p.n * p.k);
-      expected[module] = {.n = p.n, .k = p.k};
-      pack_floats(module, DType::kBF16);
+      add_module(module, p.n, p.k);
     }
   }
   for (const VectorParameter& p : parameters.vectors) {
@@ -96,6 +94,12 @@ void SyntheticCheckpoint::add(const std::string& canonical, const std::string& d
   for (const int64_t extent : shape) bytes *= extent;
   tensors[file_name(canonical)] = {file_name(canonical), dtype, std::move(shape),
                                    std::vector<std::byte>(static_cast<size_t>(bytes))};
+}
+
+void SyntheticCheckpoint::add_module(const std::string& module, int64_t n, int64_t k) {
+  values_[module] = random_values(module, n * k);
+  expected[module] = {.n = n, .k = k};
+  pack_floats(module, DType::kBF16);
 }
 
 void SyntheticCheckpoint::erase_module(const std::string& module) {

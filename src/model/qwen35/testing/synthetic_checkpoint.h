@@ -31,6 +31,8 @@ class SyntheticCheckpoint {
   TensorData& tensor(const std::string& canonical) { return tensors.at(file_name(canonical)); }
   void erase(const std::string& canonical) { tensors.erase(file_name(canonical)); }
   void add(const std::string& canonical, const std::string& dtype, std::vector<int64_t> shape);
+  // A module of random values, in BF16 until it is packed.
+  void add_module(const std::string& module, int64_t n, int64_t k);
 
   // Packs a module anew from its floats.
   void pack_int4(const std::string& module, const Int4Packing& packing = {});
