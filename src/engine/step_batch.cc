@@ -13,28 +13,42 @@ Result<StepBatch> StepBatch::make(Device& device, const Sizes& sizes) {
   made.sizes_ = sizes;
   made.staging_.resize(static_cast<size_t>(sizes.words()));
   TRY_ASSIGN(made.memory_, device.allocate(sizes.words() * 4));
-  const auto* at = reinterpret_cast<const int32_t*>(made.memory_.data());
-  const auto take = [&at](int64_t count) { return std::exchange(at, at + count); };
-  Batch& batch = made.batch_;
-  batch.page_table_stride = sizes.pages;
-  batch.tokens = take(sizes.rows);
-  batch.embedding_index = take(sizes.rows);
-  batch.positions = take(3 * sizes.rows);
-  batch.row_sequence = take(sizes.rows);
-  batch.row_begin = take(sizes.sequences + 1);
-  batch.position_delta = take(sizes.sequences);
-  batch.context_length = take(sizes.sequences);
-  batch.slot = take(sizes.sequences);
-  batch.accepted = take(sizes.sequences);
-  batch.page_table = take(sizes.sequences * sizes.pages);
-  batch.logits_rows = take(sizes.logits_rows);
+  made.batch_.page_table_stride = sizes.pages;
   return made;
+}
+
+void StepBatch::lay_out(int64_t rows, int64_t sequences) {
+  const auto* at = reinterpret_cast<const int32_t*>(memory_.data());
+  const auto take = [&at](int64_t count) { return std::exchange(at, at + count); };
+  batch_.tokens = take(rows);
+  batch_.embedding_index = take(rows);
+  batch_.positions = take(3 * rows);
+  batch_.row_sequence = take(rows);
+  batch_.logits_rows = take(rows);
+  batch_.row_begin = take(sequences + 1);
+  batch_.position_delta = take(sequences);
+  batch_.context_length = take(sequences);
+  batch_.slot = take(sequences);
+  batch_.accepted = take(sequences);
+  batch_.page_table = take(sequences * sizes_.pages);
+}
+
+void StepBatch::upload() {
+  const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
+  const int64_t words =
+      batch_.page_table - base + (batch_.sequences - 1) * batch_.page_table_stride + last_pages_;
+  device_->copy_to_device(memory_.data(),
+                          std::as_bytes(std::span(staging_).first(static_cast<size_t>(words))));
 }
 
 const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
                              std::span<const int64_t> positions) {
   const auto sequences = static_cast<int64_t>(rows.size());
   CHECK(sequences <= sizes_.sequences, sequences, " sequences in a step");
+  int64_t all_rows = 0;
+  for (const SequenceRows& plan : rows) all_rows += std::ssize(plan.tokens);
+  CHECK(all_rows <= sizes_.rows, all_rows, " rows in a step");
+  lay_out(all_rows, sequences);
   const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
   const auto host = [&](const int32_t* device_array) {
     return staging_.data() + (device_array - base);
@@ -45,7 +59,7 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
     const SequenceState& sequence = *plan.sequence;
     const auto count = static_cast<int64_t>(plan.tokens.size());
     const int64_t begin = positions.empty() ? sequence.length : positions[static_cast<size_t>(s)];
-    CHECK(count > 0 && row + count <= sizes_.rows, count, " rows after ", row);
+    CHECK(count > 0, "a sequence without rows");
     CHECK(pages_for(begin + count) <= static_cast<int64_t>(sequence.pages.size()), "sequence of ",
           begin, " + ", count, " positions in ", sequence.pages.size(), " pages");
     host(batch_.row_begin)[s] = static_cast<int32_t>(row);
@@ -55,6 +69,7 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
     host(batch_.accepted)[s] = sequence.pending;
     std::copy(sequence.pages.begin(), sequence.pages.end(),
               host(batch_.page_table) + s * batch_.page_table_stride);
+    last_pages_ = std::ssize(sequence.pages);
     for (int64_t i = 0; i < count; ++i, ++row) {
       host(batch_.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
       host(batch_.embedding_index)[row] = -1;
@@ -73,7 +88,7 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
   batch_.rows = row;
   batch_.sequences = sequences;
   batch_.logits_count = logits;
-  device_->copy_to_device(memory_.data(), std::as_bytes(std::span(staging_)));
+  upload();
   return batch_;
 }
 
@@ -84,7 +99,7 @@ const Batch& StepBatch::want_logits(int64_t begin, int64_t end) {
   int32_t* const rows = staging_.data() + (batch_.logits_rows - base);
   std::iota(rows, rows + (end - begin), static_cast<int32_t>(begin));
   batch_.logits_count = end - begin;
-  device_->copy_to_device(memory_.data(), std::as_bytes(std::span(staging_)));
+  upload();
   return batch_;
 }
 

@@ -1,5 +1,6 @@
-// StepBatch: the Batch of a step, filled on the host and copied to the device in one piece, at
-// addresses that stay.
+// StepBatch: the Batch of a step, filled on the host and copied to the device in one piece. Its
+// arrays lie close together, so that a few rows of a few sequences are a small copy; where they lie
+// depends on the numbers of rows and sequences alone, so that a recorded step finds them.
 #pragma once
 
 #include <span>
@@ -27,9 +28,7 @@ class StepBatch {
     int64_t rows = 0, sequences = 0, logits_rows = 0;
     int64_t pages = 0;  // a sequence may have
     // Of all arrays together.
-    int64_t words() const {
-      return rows * 6 + (sequences + 1) + sequences * (4 + pages) + logits_rows;
-    }
+    int64_t words() const { return rows * 7 + (sequences + 1) + sequences * (4 + pages); }
   };
   // device outlives it. Error: kResourceExhausted.
   static Result<StepBatch> make(Device& device, const Sizes& sizes);
@@ -42,10 +41,15 @@ class StepBatch {
   const Batch& want_logits(int64_t begin, int64_t end);
 
  private:
+  void lay_out(int64_t rows, int64_t sequences);
+  void upload();
+
   Device* device_ = nullptr;
   Sizes sizes_;
   Batch batch_;
-  // The batch's arrays one after another: written here, copied to memory_ at the same offsets.
+  int64_t last_pages_ = 0;  // of the last sequence
+  // The batch's arrays one after another, the page table last: written here, copied to memory_ at
+  // the same offsets.
   std::vector<int32_t> staging_;
   Buffer memory_;
 };

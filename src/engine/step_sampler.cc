@@ -12,11 +12,6 @@ namespace {
 // Words of a row's results: token, log-probability, and kTopLogprobs of each.
 constexpr int64_t kResultWords = 2 + 2 * kTopLogprobs;
 
-template <typename T>
-void upload(Device& device, const Buffer& to, const std::vector<T>& from) {
-  device.copy_to_device(to.data(), std::as_bytes(std::span(from)));
-}
-
 }  // namespace
 
 Result<StepSampler> StepSampler::make(Device& device, Ops& ops, const Options& options) {
@@ -30,9 +25,8 @@ Result<StepSampler> StepSampler::make(Device& device, Ops& ops, const Options& o
   sampler.host_results_.resize(count * kResultWords);
   sampler.choices_.reserve(count);
   sampler.top_.resize(count * kTopLogprobs);
-  TRY_ASSIGN(sampler.parameters_,
-             device.allocate(rows * static_cast<int64_t>(sizeof(SamplingRow))));
-  TRY_ASSIGN(sampler.edit_begin_, device.allocate((rows + 1) * 4));
+  sampler.host_inputs_.resize(count * sizeof(SamplingRow) + (count + 1) * sizeof(int32_t));
+  TRY_ASSIGN(sampler.inputs_, device.allocate(std::ssize(sampler.host_inputs_)));
   TRY_ASSIGN(sampler.results_, device.allocate(rows * kResultWords * 4));
   TRY(sampler.reserve_edits(rows));
   sampler.rows_ = rows;
@@ -168,17 +162,22 @@ std::span<const StepSampler::Choice> StepSampler::score(const TensorView& logits
 std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, int64_t vocab_limit,
                                                       bool masked) {
   const auto n = static_cast<int64_t>(host_parameters_.size());
-  upload(*device_, parameters_, host_parameters_);
-  upload(*device_, edit_begin_, host_edit_begin_);
-  upload(*device_, edits_, host_edits_);
+  // What every row has, in one copy.
+  const auto parameters = std::as_bytes(std::span(host_parameters_));
+  const auto edit_begin = std::as_bytes(std::span(host_edit_begin_));
+  std::ranges::copy(parameters, host_inputs_.begin());
+  std::ranges::copy(edit_begin, host_inputs_.begin() + std::ssize(parameters));
+  device_->copy_to_device(inputs_.data(),
+                          std::span(host_inputs_).first(parameters.size() + edit_begin.size()));
+  device_->copy_to_device(edits_.data(), std::as_bytes(std::span(host_edits_)));
 
   auto* const results = reinterpret_cast<int32_t*>(results_.data());
   int32_t* const tops = results + 2 * n;
   ops_->sample({.logits = logits.first(n),
                 .vocab_limit = vocab_limit,
-                .rows = reinterpret_cast<const SamplingRow*>(parameters_.data()),
+                .rows = reinterpret_cast<const SamplingRow*>(inputs_.data()),
                 .edits = reinterpret_cast<const LogitEdit*>(edits_.data()),
-                .edit_begin = reinterpret_cast<const int32_t*>(edit_begin_.data()),
+                .edit_begin = reinterpret_cast<const int32_t*>(inputs_.data() + parameters.size()),
                 .masks = masked ? reinterpret_cast<const uint32_t*>(masks_.data()) : nullptr,
                 .token = {results, DType::kI32, {n}},
                 .logprob = {results + n, DType::kF32, {n}},

@@ -68,7 +68,9 @@ class StepSampler {
   int64_t vocab_limit_ = 0;
   // On the device: [rows] parameters, [rows + 1] where each row's edits begin, [rows] masks, edits;
   // then the results, one block.
-  Buffer parameters_, edit_begin_, masks_, edits_, results_;
+  Buffer inputs_;  // parameters and edit_begin of the rows, one behind the other
+  Buffer masks_, edits_, results_;
+  std::vector<std::byte> host_inputs_;
   std::vector<SamplingRow> host_parameters_;
   std::vector<int32_t> host_edit_begin_;
   std::vector<LogitEdit> host_edits_;
