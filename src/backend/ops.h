@@ -102,11 +102,16 @@ struct BlockStages {
   constexpr bool runs(int stage) const { return only < 0 || only == stage; }
 };
 
+// Matrices that the blocks behind a block read first, in their order: a hint. Where a block leaves
+// memory idle, a backend may fetch them into a cache.
+using NextWeights = std::span<const WeightMatrix* const>;
+
 // A whole token mixer with its projections; by default the stages in turn.
 struct DeltaNetArgs {
   NormLinearArgs in;
   DeltaMixArgs mix;
   LinearAddArgs out;
+  NextWeights next = {};
   BlockStages stages = {};
 };
 struct AttentionNetArgs {
@@ -114,6 +119,7 @@ struct AttentionNetArgs {
   AttentionPrepareArgs prepare;
   AttentionArgs attention;
   LinearAddArgs out;
+  NextWeights next = {};
   BlockStages stages = {};
 };
 
@@ -159,6 +165,7 @@ struct MoeArgs {
   RouteArgs route;
   ExpertsUpArgs up;
   ExpertsDownAddArgs down;
+  NextWeights next = {};
   BlockStages stages = {};
 };
 

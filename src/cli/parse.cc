@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/shared_flags.h"
 #include "cli/terminal.h"
-#include "server/openai/chat_message.h"
-#include "server/openai/messages.h"
+#include "server/answer/chat_message.h"
+#include "server/request/messages.h"
 
 namespace pewter {
 namespace {

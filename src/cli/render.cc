@@ -7,8 +7,9 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/terminal.h"
+#include "server/answer/served_model.h"
 #include "server/anthropic/messages_request.h"
-#include "server/openai/served_model.h"
+#include "server/openai/schema.h"
 #include "server/responses/responses_request.h"
 
 namespace pewter {
@@ -47,7 +48,7 @@ class RenderCommand final : public Command {
 };
 
 Result<server::ChatRequest> RenderCommand::parse(const std::string& body) const {
-  const server::SchemaOptions options{.messages = {.strict = strict_}};
+  const server::SchemaOptions options{.messages = {.strict = strict_}, .own_templates = true};
   if (api_ == "messages") return server::parse_messages_request(body, {.schema = options});
   if (api_ == "chat") return server::parse_chat_request(body, options);
   TRY_ASSIGN(server::ResponsesRequest request, server::parse_responses_request(body, options));

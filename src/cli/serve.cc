@@ -24,6 +24,8 @@ using server::HttpServer;
 using server::ServedRequest;
 
 constexpr double kReportSeconds = 10;
+// For telling those that are cut off.
+constexpr std::chrono::milliseconds kLastWords{2000};
 
 // SIGINT and SIGTERM, blocked in this thread and in those it will start.
 class Signals {
@@ -161,10 +163,12 @@ void ServeCommand::drain(const Signals& signals, Api& api, Engine& engine, HttpS
     if (signals.wait(std::chrono::milliseconds(50))) break;
   if (const int64_t busy = http.busy(); busy > 0) {
     LOG_WARNING(busy, " requests did not end in time and are cancelled");
-    return;
+    engine.cancel_all();
+    http.wait_idle(kLastWords);
   }
   // Answers that are complete may still be on their way to the client.
-  while (http.connections() > 0 && left() > 0)
+  const double until = watch.seconds() + std::max(left(), 1.0);
+  while (http.connections() > 0 && watch.seconds() < until)
     if (signals.wait(std::chrono::milliseconds(50))) break;
 }
 

@@ -7,8 +7,8 @@
 
 #include "base/blanks.h"
 #include "base/file.h"
-#include "server/openai/answer_grammar.h"
-#include "server/openai/generation_fields.h"
+#include "server/answer/answer_grammar.h"
+#include "server/request/generation_fields.h"
 
 namespace pewter {
 namespace {
@@ -41,6 +41,28 @@ Result<std::vector<std::pair<std::string, int64_t>>> read_effort_budgets(
     budgets.emplace_back(effort, *budget);
   }
   return budgets;
+}
+
+// vLLM's {"think_start_str": "<think>", "think_end_str": "Now I must answer.</think>"}: the last
+// sentence of reasoning that is closed. The tags are the models' own and cannot be others.
+Result<std::string> read_reasoning_config(const std::optional<std::string>& text) {
+  const std::string flag = "--reasoning-config";
+  TRY_ASSIGN(const Json json, json_flag(flag.c_str(), text));
+  if (json.is_null()) return std::string();
+  TRY_ASSIGN(Fields fields, Fields::of(json, ""));
+  std::string start = "<think>", end = "</think>";
+  // The second names are the newer ones.
+  for (const char* key : {"think_start_str", "reasoning_start_str"})
+    if (const Status status = fields.read(key, start); !status) return status.error().within(flag);
+  for (const char* key : {"think_end_str", "reasoning_end_str"})
+    if (const Status status = fields.read(key, end); !status) return status.error().within(flag);
+  for (const std::string& key : fields.unread())
+    return Error{ErrorCode::kInvalidArgument, str_cat(flag, ": unknown field \"", key, "\"")};
+  const std::string_view tail = trimmed(end);
+  if (trimmed(start) != "<think>" || !tail.ends_with("</think>"))
+    return Error{ErrorCode::kInvalidArgument,
+                 flag + ": reasoning begins with <think> and ends with </think> here"};
+  return std::string(trimmed(tail.substr(0, tail.size() - std::string_view("</think>").size())));
 }
 
 // Values of a flag that may be repeated, or hold them all as a JSON list, which is vLLM's way.
@@ -95,6 +117,9 @@ void ServeFlags::declare(Flags& flags) {
                "How far a client may read behind its stream before it is dropped (default 1024)");
   flags.option("--sse-ping-interval", "N", ping_seconds,
                "Seconds between comments in a stream that has nothing to say yet (default 15)");
+  flags.option("--timeout", "N", timeout_seconds,
+               "Seconds that a client may take over the rest of its request, or to read on "
+               "(default 30 and 60)");
   flags.option("--drain-seconds", "N", drain_seconds,
                "After SIGTERM: time for running requests to end (default 30)");
   flags.option("--served-model-name", "NAME", names,
@@ -109,6 +134,8 @@ void ServeFlags::declare(Flags& flags) {
                "Requests that may wait; more are answered 429 (default 256)");
   flags.group("Chats");
   flags.option("--chat-template", "FILE", chat_template, "Use this Jinja template");
+  flags.flag("--trust-request-chat-template", own_templates,
+             "A request may bring its own template in chat_template");
   flags.option("--default-chat-template-kwargs", "JSON", template_kwargs,
                "Variables of the template, such as {\"enable_thinking\": false}; requests win");
   flags.option("--reasoning-parser", "NAME", reasoning_parser,
@@ -119,9 +146,13 @@ void ServeFlags::declare(Flags& flags) {
                "Close reasoning after N tokens; requests win (default -1: never)");
   flags.option("--reasoning-budget-message", "TEXT", reasoning_message,
                "A last sentence for reasoning that is closed, such as \"I must answer now.\"");
+  flags.option("--reasoning-config", "JSON", reasoning_config,
+               "The same as vLLM has it: {\"think_end_str\": \"I must answer now.</think>\"}");
   flags.option("--reasoning-effort-budgets", "JSON", effort_budgets,
                "Budgets of reasoning_effort, such as {\"low\": 512, \"medium\": 4096}");
   flags.flag("--stop-in-reasoning", stop_in_reasoning, "Stop strings count in reasoning too");
+  flags.flag("--exclude-tools-when-tool-choice-none", exclude_tools,
+             "With tool_choice none the prompt says nothing of tools");
   flags.flag("--strict-messages", strict_messages,
              "Leave late and repeated system messages to the template, which may refuse them");
   flags.flag("--strict-max-tokens", strict_max_tokens,
@@ -175,8 +206,11 @@ Status ServeFlags::check() {
                  str_cat("--generation-config: want auto, vllm, or a directory with a "
                          "generation_config.json, which \"",
                          config, "\" is not")};
+  TRY(check_range("--timeout", timeout_seconds, 1, 86400));
   TRY(check_range("--reasoning-budget", reasoning_budget, -1, INT32_MAX));
   if (const auto budgets = read_effort_budgets(effort_budgets); !budgets) return budgets.error();
+  if (const auto message = read_reasoning_config(reasoning_config); !message)
+    return message.error();
   TRY(json_flag("--default-chat-template-kwargs", template_kwargs));
   TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
   TRY(apply_override(override, {}));
@@ -222,6 +256,8 @@ Result<std::vector<std::string>> ServeFlags::keys() const {
 server::HttpLimits ServeFlags::http_limits() const {
   server::HttpLimits limits;
   if (max_body_mb) limits.body_bytes = *max_body_mb << 20;
+  if (timeout_seconds)
+    limits.head = limits.body = limits.write_stall = std::chrono::seconds(*timeout_seconds);
   if (client_buffer_kb) limits.unsent_bytes = *client_buffer_kb << 10;
   return limits;
 }
@@ -250,6 +286,8 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
   TRY_ASSIGN(const Json override, json_flag("--override-generation-config", generation_override));
   TRY_ASSIGN(served->schema.defaults, apply_override(override, defaults));
   served->schema.messages.strict = strict_messages;
+  served->schema.own_templates = own_templates;
+  served->exclude_unwanted_tools = exclude_tools;
   TRY_ASSIGN(served->default_template_kwargs,
              json_flag("--default-chat-template-kwargs", template_kwargs));
   if (reasoning_field == "reasoning")
@@ -258,7 +296,8 @@ Result<server::Model> ServeFlags::served(const LoadedModel& loaded) const {
     served->reasoning_field = server::ReasoningField::kReasoningContent;
   served->parse_reasoning = reasoning_parser.value_or("qwen3") != "none";
   served->reasoning.budget = reasoning_budget.value_or(-1);
-  served->reasoning.message = reasoning_message.value_or("");
+  TRY_ASSIGN(const std::string configured, read_reasoning_config(reasoning_config));
+  served->reasoning.message = reasoning_message.value_or(configured);
   TRY_ASSIGN(served->reasoning.effort_budgets, read_effort_budgets(effort_budgets));
   served->ping_pause = std::chrono::seconds(ping_seconds.value_or(15));
   served->stop_in_reasoning = stop_in_reasoning;

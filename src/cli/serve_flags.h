@@ -13,14 +13,14 @@ struct ServeFlags {
   std::optional<std::string> directory;  // the positional MODEL, which wins over --model
   std::string host = "127.0.0.1";
   std::optional<int64_t> port, max_sequences, chunk_rows, max_waiting, drain_seconds, max_body_mb,
-      client_buffer_kb, reasoning_budget, ping_seconds;
+      client_buffer_kb, reasoning_budget, ping_seconds, timeout_seconds;
   std::optional<std::string> chat_template, template_kwargs, generation_config, generation_override,
-      reasoning_field, reasoning_parser, reasoning_message, effort_budgets;
+      reasoning_field, reasoning_parser, reasoning_message, reasoning_config, effort_budgets;
   std::vector<std::string> names, api_keys, origins, methods, headers;
   std::optional<std::string> api_key_file;
   std::vector<GivenFlag> accepted;
-  bool stop_in_reasoning = false, strict_messages = false, strict_max_tokens = false,
-       log_requests = false, allow_credentials = false;
+  bool own_templates = false, exclude_tools = false, stop_in_reasoning = false, strict_messages = false,
+       strict_max_tokens = false, log_requests = false, allow_credentials = false;
 
   void declare(Flags& flags);
   // Also settles which model is meant.

@@ -4,7 +4,7 @@
 #include <array>
 #include <charconv>
 
-#include "server/openai/fields.h"
+#include "server/request/fields.h"
 
 namespace pewter {
 namespace {

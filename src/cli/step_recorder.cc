@@ -30,9 +30,9 @@ template <typename Args>
 class Block {
  public:
   Block(RecordedStep& step, std::string_view name, const Args& args, void (Ops::*op)(const Args&),
-        Matrices kept = {})
+        std::vector<Matrices> kept)
       : step_(step), args_(args), op_(op), kept_(std::move(kept)) {
-    step.calls.push_back(of(-1));
+    step.calls.push_back([args, op, kept = kept_](Ops& ops) { (ops.*op)(args); });
     step.blocks.push_back(
         {.stage = name, .run = of(-1), .bytes = [](const OpLoad&) { return 0.0; }});
   }
@@ -58,9 +58,11 @@ class Block {
   }
 
  private:
+  // By itself, nothing comes next.
   OpCall of(int only) const {
     return [args = args_, op = op_, kept = kept_, only](Ops& ops) {
       Args one = args;
+      one.next = {};
       one.stages.only = only;
       (ops.*op)(one);
     };
@@ -69,7 +71,7 @@ class Block {
   RecordedStep& step_;
   const Args args_;
   void (Ops::*op_)(const Args&);
-  Matrices kept_;
+  std::vector<Matrices> kept_;
   std::vector<OpCall> before_;
 };
 
@@ -83,7 +85,7 @@ void StepRecorder::embed(const EmbedArgs& args) {
 void StepRecorder::delta_net(const DeltaNetArgs& args) {
   if (step_ != nullptr) {
     DeltaNetArgs net = args;
-    const Matrices kept = keep(net.in.w);
+    const std::vector<Matrices> kept = {keep(net.in.w), keep(net.next)};
     Block block(*step_, "delta_block", net, &Ops::delta_net, kept);
     block.stage("delta_in", net.in, net.in.w[0]->values.data());
     block.stage("delta_rule", net.mix, net.mix.state.state.data());
@@ -95,7 +97,7 @@ void StepRecorder::delta_net(const DeltaNetArgs& args) {
 void StepRecorder::attention_net(const AttentionNetArgs& args) {
   if (step_ != nullptr) {
     AttentionNetArgs net = args;
-    const Matrices kept = keep(net.in.w);
+    const std::vector<Matrices> kept = {keep(net.in.w), keep(net.next)};
     Block block(*step_, "attention_block", net, &Ops::attention_net, kept);
     block.stage("attention_in", net.in, net.in.w[0]->values.data());
     block.stage("attention_prepare", net.prepare, net.prepare.kv.keys);
@@ -107,7 +109,9 @@ void StepRecorder::attention_net(const AttentionNetArgs& args) {
 
 void StepRecorder::moe(const MoeArgs& args) {
   if (step_ != nullptr) {
-    Block block(*step_, "experts_block", args, &Ops::moe);
+    MoeArgs experts = args;
+    const std::vector<Matrices> kept = {keep(experts.next)};
+    Block block(*step_, "experts_block", experts, &Ops::moe, kept);
     block.stage("route", args.route, args.route.router.values.data());
     block.stage("experts_up", args.up, args.up.gate.values.data(), args.up.expert);
     block.stage("experts_down", args.down, args.down.down.values.data(), args.down.expert);

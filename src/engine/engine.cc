@@ -109,14 +109,17 @@ Status Engine::check(const Request& request) const {
   if (request.top_logprobs < 0 || request.top_logprobs > kTopLogprobs)
     return Error{ErrorCode::kInvalidArgument, str_cat("top_logprobs: ", request.top_logprobs,
                                                       " is outside [0, ", kTopLogprobs, "]")};
-  for (const auto& [field, ids] : {std::pair("prompt", &request.prompt),
-                                   {"stop_token_ids", &request.stop_ids},
-                                   {"reasoning", &request.reasoning.closing}})
-    for (const int32_t token : *ids)
-      if (token < 0 || token >= model_.config.vocab_size)
-        return Error{ErrorCode::kInvalidArgument,
-                     str_cat(field, ": token id ", token, " is not in the vocabulary of ",
-                             model_.config.vocab_size)};
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > kTopLogprobs)
+    return Error{ErrorCode::kInvalidArgument, str_cat("prompt_logprobs: ", request.prompt_logprobs,
+                                                      " is outside [0, ", kTopLogprobs, "]")};
+  TRY(check_ids("prompt", request.prompt));
+  TRY(check_ids("stop_token_ids", request.stop_ids));
+  TRY(check_ids("reasoning", request.reasoning.closing));
+  TRY(check_ids("allowed_token_ids", request.allowed_ids));
+  for (const std::vector<int32_t>& ban : request.banned) {
+    if (ban.empty()) return Error{ErrorCode::kInvalidArgument, "bad_words: an empty list of ids"};
+    TRY(check_ids("bad_words", ban));
+  }
   if (request.grammar && request.grammar->vocabulary().size() != model_.config.vocab_size)
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("grammar: its vocabulary has ", request.grammar->vocabulary().size(),
@@ -126,6 +129,15 @@ Status Engine::check(const Request& request) const {
     return Error{ErrorCode::kInvalidArgument,
                  str_cat("This model's maximum context length is ", max_context_,
                          " tokens. However, you requested a prompt of ", length, " tokens.")};
+  return {};
+}
+
+Status Engine::check_ids(std::string_view field, std::span<const int32_t> ids) const {
+  for (const int32_t token : ids)
+    if (token < 0 || token >= model_.config.vocab_size)
+      return Error{ErrorCode::kInvalidArgument,
+                   str_cat(field, ": token id ", token, " is not in the vocabulary of ",
+                           model_.config.vocab_size)};
   return {};
 }
 
@@ -190,6 +202,11 @@ void Engine::drain() {
   draining_ = true;
 }
 
+void Engine::cancel_all() {
+  drain();
+  cancelling_ = true;
+}
+
 EngineStatus Engine::status() const {
   const std::lock_guard lock(mutex_);
   return status_;
@@ -228,7 +245,7 @@ bool Engine::receive() {
 
 void Engine::drop_cancelled() {
   for (const std::unique_ptr<Job>& job : jobs_)
-    if (job->channel->cancelled()) finish(*job, FinishReason::kCancelled);
+    if (job->channel->cancelled() || cancelling_) finish(*job, FinishReason::kCancelled);
   forget_ended();
 }
 
@@ -260,6 +277,16 @@ Status Engine::start(Job& job) {
   if (job.request.grammar) {
     TRY(sampler_->reserve_masks());
     job.matcher = std::make_unique<grammar::Matcher>(job.request.grammar);
+  }
+  if (!job.request.allowed_ids.empty()) {
+    TRY(sampler_->reserve_masks());
+    job.allowed.resize(static_cast<size_t>(vocab_size() + 31) / 32);
+    for (const int32_t id : job.request.allowed_ids)
+      job.allowed[static_cast<size_t>(id) / 32] |= 1u << id % 32;
+  }
+  if (job.request.prompt_logprobs >= 0) {
+    job.scores = std::make_shared<PromptScores>();
+    job.scores->tokens.reserve(job.request.prompt.size());
   }
   TRY_ASSIGN(job.sequence, runner_->open(job.positions()));
   job.started = true;

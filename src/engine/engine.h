@@ -8,6 +8,7 @@
 // Read next: scheduler.h (what to run), model_runner.h (how), token_stream.h (the reader's side).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -78,6 +79,8 @@ class Engine {
 
   // From now on submit refuses; what is queued and running goes on to its end.
   void drain();
+  // And ends what is queued and running within a step, as kCancelled.
+  void cancel_all();
   // Any thread.
   EngineStatus status() const;
 
@@ -93,6 +96,7 @@ class Engine {
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
   explicit Engine(const Qwen35Model& model);
+  Status check_ids(std::string_view field, std::span<const int32_t> ids) const;
   Status make_speculator(Device& device, Ops& ops);
   void loop();
   // Takes new requests from the inbox; waits for one when idle. False: the engine ends.
@@ -103,6 +107,8 @@ class Engine {
   // Steps (engine_steps.cc).
   void prefill(const StepPlan& plan);
   void decode(const StepPlan& plan);
+  // How likely the tokens behind the rows of a chunk were; logits() is that of its last row then.
+  void score_prompt(Job& job, int64_t begin, int64_t end);
   // Chooses the tokens of step_jobs_, whose logits the last step left in order.
   std::span<const StepSampler::Choice> choose_tokens();
   // How many of a sequence's rows count: up to the first whose token is not the draft after it, or
@@ -119,6 +125,8 @@ class Engine {
   // Tells the grammar of a token; false: that was the last one.
   bool follow_grammar(Job& job, int32_t token);
   void publish(Job& job, const StepSampler::Choice& choice);
+  // Why no token could be chosen: the request's fault, where it narrows the choice.
+  static Error nothing_to_choose(const Job& job);
   void finish(Job& job, FinishReason reason);
   Job& job(int64_t id);
   void forget_ended();
@@ -147,6 +155,7 @@ class Engine {
   std::condition_variable submitted_;
   Jobs inbox_;
   bool draining_ = false, stopping_ = false;
+  std::atomic<bool> cancelling_{false};
   EngineStatus status_;
 
   std::thread thread_;

@@ -19,6 +19,8 @@ struct Engine::Job {
   SequenceState sequence;
   std::unique_ptr<Sampler> sampler;
   std::unique_ptr<grammar::Matcher> matcher;  // of the request's grammar
+  std::vector<uint32_t> allowed;              // bits of the request's allowed_ids, if it has some
+  std::shared_ptr<PromptScores> scores;       // if the request asks for them
   std::vector<int32_t> next;  // the next step's rows: the token chosen last, then its drafts
   std::vector<int32_t> text;  // prompt and output, with a drafter
   bool started = false, ended = false;

@@ -17,6 +17,7 @@ void Engine::prefill(const StepPlan& plan) {
                     .logits = whole ? LogitsWanted::kLast : LogitsWanted::kNone});
   prompt_tokens_ += plan.end - plan.begin;
   job.channel->progress(plan.end);
+  if (job.request.prompt_logprobs >= 0) score_prompt(job, plan.begin, plan.end);
   if (whole) {
     step_jobs_.assign(1, &job);
     publish(job, choose_tokens().front());
@@ -29,6 +30,34 @@ void Engine::prefill(const StepPlan& plan) {
   draft(std::ranges::count_if(
             jobs_, [&](const auto& other) { return !other->next.empty() && !other->ended; }) -
         1);
+}
+
+void Engine::score_prompt(Job& job, int64_t begin, int64_t end) {
+  const std::span<const int32_t> prompt(job.request.prompt);
+  const auto top = static_cast<size_t>(job.request.prompt_logprobs);
+  PromptScores& scores = *job.scores;
+  // The last token of a prompt has none behind it.
+  const int64_t last = std::min(end, std::ssize(prompt) - 1);
+  for (int64_t at = begin; at < last;) {
+    const int64_t next = std::min(at + runner_->most_logits(), last);
+    runner_->chunk_logits(at - begin, next - begin);
+    const auto said = prompt.subspan(static_cast<size_t>(at) + 1, static_cast<size_t>(next - at));
+    const std::span<const StepSampler::Choice> choices = sampler_->score(runner_->logits(), said);
+    for (size_t i = 0; i < said.size(); ++i) {
+      const std::span<const TopLogprob> likeliest = choices[i].top;
+      const auto place = std::ranges::find(likeliest, said[i], &TopLogprob::first);
+      scores.tokens.push_back({.logprob = choices[i].logprob,
+                               .rank = place == likeliest.end()
+                                           ? 0
+                                           : static_cast<int32_t>(place - likeliest.begin()) + 1});
+      scores.top.insert(scores.top.end(), likeliest.begin(),
+                        likeliest.begin() + static_cast<int64_t>(top));
+    }
+    at = next;
+  }
+  if (end < std::ssize(prompt)) return;
+  job.channel->scored(std::move(job.scores));
+  runner_->chunk_logits(end - begin - 1, end - begin);
 }
 
 void Engine::decode(const StepPlan& plan) {
@@ -73,7 +102,8 @@ std::span<const StepSampler::Choice> Engine::choose_tokens() {
     sampled_rows_.push_back({.sampler = &*job->sampler,
                              .drafts = job->drafts(),
                              .matcher = job->matcher.get(),
-                             .stop_ids = job->request.stop_ids});
+                             .stop_ids = job->request.stop_ids,
+                             .allowed = job->allowed});
   return sampler_->sample(runner_->logits(), sampled_rows_);
 }
 
@@ -91,10 +121,19 @@ bool Engine::ends_at(const Job& job, int32_t token) {
   return std::find(stops.begin(), stops.end(), token) != stops.end();
 }
 
+Error Engine::nothing_to_choose(const Job& job) {
+  const Request& request = job.request;
+  if (request.allowed_ids.empty() && request.banned.empty())
+    return {ErrorCode::kInternal, "the model's logits are not finite, or every token is masked"};
+  return {ErrorCode::kInvalidArgument,
+          str_cat(request.allowed_ids.empty() ? "bad_words" : "allowed_token_ids",
+                  ": it leaves no token to go on with after ", job.sampler->generated(), " tokens",
+                  request.grammar ? ", beside the form that is asked for" : "")};
+}
+
 void Engine::publish(Job& job, const StepSampler::Choice& choice) {
   if (choice.token < 0) {
-    job.completion.error = {ErrorCode::kInternal,
-                            "the model's logits are not finite, or every token is masked"};
+    job.completion.error = nothing_to_choose(job);
     return finish(job, FinishReason::kError);
   }
   job.next.assign(1, choice.token);

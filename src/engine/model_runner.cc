@@ -124,6 +124,13 @@ void ModelRunner::prefill(const SequenceRows& rows) {
   rows.sequence->pending = rows.sequence->offered = 0;
 }
 
+void ModelRunner::chunk_logits(int64_t begin, int64_t end) {
+  const Batch& batch = batch_.want_logits(begin, end);
+  store_.all.narrow(batch.rows, batch.logits_count, act_);
+  ops_.logits(
+      {.batch = batch, .hidden = act_.hidden, .head = model_.weights.head, .out = act_.logits});
+}
+
 void ModelRunner::decode(std::span<const SequenceRows> rows) {
   for (const SequenceRows& plan : rows) {
     const auto count = static_cast<int64_t>(plan.tokens.size());

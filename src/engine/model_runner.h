@@ -68,6 +68,10 @@ class ModelRunner {
 
   // One prefill chunk of one sequence (at most chunk_rows rows): certain tokens, committed whole.
   void prefill(const SequenceRows& rows);
+  // After a chunk, before anything else: logits() of its rows [begin, end), in place of what was
+  // asked for, at most most_logits() of them.
+  void chunk_logits(int64_t begin, int64_t end);
+  int64_t most_logits() const { return store_.all.logits.dim(0); }
   // A decode step, each sequence at most once. Nothing is committed until accept().
   void decode(std::span<const SequenceRows> rows);
   // Commits the first n rows of the sequence's last decode step and rejects the others; a step that

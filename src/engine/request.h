@@ -51,7 +51,12 @@ struct Request {
   std::vector<int32_t> stop_ids;  // end the sequence when chosen
   bool ignore_stop = false;       // stop ids are never chosen
   int32_t top_logprobs = 0;       // likeliest tokens reported with each, at most kTopLogprobs
-  ReasoningLimit reasoning;       // of a prompt that has opened a block of reasoning
+  // Likeliest tokens reported with each token of the prompt; -1: the prompt is not scored.
+  int32_t prompt_logprobs = -1;
+  std::vector<int32_t> allowed_ids;  // only these are chosen, stop ids included; empty: any
+  // Lists of ids, none empty, whose last is not chosen right behind the others.
+  std::vector<std::vector<int32_t>> banned;
+  ReasoningLimit reasoning;  // of a prompt that has opened a block of reasoning
   // What is generated is a text of this grammar, whose vocabulary is the model's: stop ids that are
   // control tokens are chosen only where the text may end, and where it must end the sequence does.
   std::shared_ptr<const grammar::TokenGrammar> grammar = nullptr;
@@ -59,6 +64,16 @@ struct Request {
 
 // A token that could have been chosen, and its log-probability.
 using TopLogprob = std::pair<int32_t, float>;
+
+// How likely the model finds a prompt, token by token.
+struct PromptScores {
+  struct Token {
+    float logprob = 0;  // behind the tokens before it
+    int32_t rank = 0;   // 1: the likeliest; 0: behind the kTopLogprobs likeliest
+  };
+  std::vector<Token> tokens;    // of the prompt, from its second on
+  std::vector<TopLogprob> top;  // request.prompt_logprobs for each, by falling probability
+};
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
 

@@ -44,6 +44,8 @@ Sampler::Sampler(const Request& request, const Options& options)
       reasoning_(request.reasoning) {
   const bool sees_prompt = params_.repetition_penalty != 1;
   stops_suppressed_ = ignore_stop_ || min_tokens_ > 0;
+  if (!request.banned.empty())
+    banned_ = std::make_shared<const std::vector<std::vector<int32_t>>>(request.banned);
 
   // One edit for each token that has a reason; pushes add to them without allocating.
   std::vector<int32_t> tokens;
@@ -51,7 +53,12 @@ Sampler::Sampler(const Request& request, const Options& options)
   for (const auto& [token, bias] : params_.logit_bias) tokens.push_back(token);
   if (stops_suppressed_) tokens.insert(tokens.end(), stop_ids_.begin(), stop_ids_.end());
   tokens.insert(tokens.end(), reasoning_.closing.begin(), reasoning_.closing.end());
+  for (const std::vector<int32_t>& ban : request.banned) {
+    tokens.push_back(ban.back());
+    longest_ban_ = std::max(longest_ban_, ban.size());
+  }
   if (sees_prompt) tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
+  recent_.reserve(longest_ban_);
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   edits_.reserve(tokens.size() + static_cast<size_t>(tracks_output_ ? options.max_tokens : 0));
@@ -83,7 +90,17 @@ void Sampler::apply_biases() {
   for (const auto& [token, bias] : params_.logit_bias) edit_of(token).bias += bias;
   if (stops_suppressed_)
     for (const int32_t token : stop_ids_) edit_of(token).bias = -INFINITY;
+  if (banned_) apply_bans();
   if (forced_ >= 0) edit_of(forced_).bias = kForced;
+}
+
+void Sampler::apply_bans() {
+  for (const std::vector<int32_t>& ban : *banned_) {
+    const size_t before = ban.size() - 1;
+    if (before <= recent_.size() &&
+        std::equal(ban.begin(), ban.end() - 1, recent_.end() - static_cast<int64_t>(before)))
+      edit_of(ban.back()).bias = -INFINITY;
+  }
 }
 
 SamplingRow Sampler::row() const {
@@ -112,14 +129,21 @@ void Sampler::push(int32_t token) {
     edit.seen = params_.repetition_penalty != 1;
     ++edit.output_count;
   }
+  bool changed = false;
+  if (longest_ban_ > 1) {
+    if (recent_.size() + 1 == longest_ban_) recent_.erase(recent_.begin());
+    recent_.push_back(token);
+    changed = true;
+  }
   if (stops_suppressed_ && !ignore_stop_ && generated_ >= min_tokens_) {
     stops_suppressed_ = false;
-    apply_biases();
+    changed = true;
   }
   if (const int32_t forced = forced_token(); forced != forced_) {
     forced_ = forced;
-    apply_biases();
+    changed = true;
   }
+  if (changed) apply_biases();
 }
 
 }  // namespace pewter

@@ -32,12 +32,17 @@ class Sampler {
   // No push makes edits() longer than this.
   int64_t most_edits() const { return static_cast<int64_t>(edits_.capacity()); }
 
+  // The token that is chosen next whatever the model says; -1: the model chooses.
+  int32_t forced() const { return forced_; }
+
   int64_t generated() const { return generated_; }
   uint64_t seed() const { return seed_; }
 
  private:
   LogitEdit& edit_of(int32_t token);
   void apply_biases();
+  // Minus infinity for the last id of every banned list whose others were generated last.
+  void apply_bans();
   // The token that closes the reasoning and is next; -1: the model chooses.
   int32_t forced_token() const;
 
@@ -47,8 +52,11 @@ class Sampler {
   int64_t min_tokens_, generated_ = 0;
   int32_t top_logprobs_;
   uint64_t seed_;
-  bool stops_suppressed_ = false;  // stop ids cannot be chosen
-  bool tracks_output_;             // some penalty is on
+  bool stops_suppressed_ = false;                                    // stop ids cannot be chosen
+  bool tracks_output_;                                               // some penalty is on
+  std::shared_ptr<const std::vector<std::vector<int32_t>>> banned_;  // null: nothing is
+  size_t longest_ban_ = 0;
+  std::vector<int32_t> recent_;  // the last generated, one less than longest_ban_ at most
   ReasoningLimit reasoning_;
   bool reasoning_ended_ = false;  // by the model itself
   int32_t forced_ = -1;           // forced_token(), as the edits have it

@@ -62,6 +62,28 @@ TEST(Sampler, PassesParametersOn) {
   EXPECT_EQ(Sampler(request({.top_k = -1}), {}).row().top_k, 0);  // -1 is off as well
 }
 
+TEST(Sampler, BansTheLastOfAListBehindTheOthers) {
+  Request banned = request({.logit_bias = {{8, 2.0f}}});
+  banned.banned = {{4}, {7, 8}, {7, 7, 9}};
+  Sampler sampler(banned, {.max_tokens = 8});
+  const auto is_banned = [&](int32_t token) { return edit(sampler, token).bias == -INFINITY; };
+  EXPECT_TRUE(is_banned(4));
+  EXPECT_FALSE(is_banned(8));
+  EXPECT_EQ(edit(sampler, 8).bias, 2.0f);
+  const int64_t most = sampler.most_edits();
+  sampler.push(7);
+  EXPECT_TRUE(is_banned(8));  // above its own bias
+  EXPECT_FALSE(is_banned(9));
+  sampler.push(7);
+  EXPECT_TRUE(is_banned(8));
+  EXPECT_TRUE(is_banned(9));
+  sampler.push(3);
+  EXPECT_TRUE(is_banned(4));
+  EXPECT_EQ(edit(sampler, 8).bias, 2.0f);
+  EXPECT_FALSE(is_banned(9));
+  EXPECT_EQ(sampler.most_edits(), most) << "room for every ban is made at once";
+}
+
 TEST(Sampler, RepetitionSeesPromptAndOutput) {
   Sampler sampler(request({.repetition_penalty = 1.2f}), {.max_tokens = 8});
   EXPECT_TRUE(edit(sampler, 5).seen);

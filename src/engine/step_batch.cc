@@ -1,6 +1,7 @@
 #include "engine/step_batch.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "model/kv_cache.h"
 
@@ -72,6 +73,17 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
   batch_.rows = row;
   batch_.sequences = sequences;
   batch_.logits_count = logits;
+  device_->copy_to_device(memory_.data(), std::as_bytes(std::span(staging_)));
+  return batch_;
+}
+
+const Batch& StepBatch::want_logits(int64_t begin, int64_t end) {
+  CHECK(begin >= 0 && begin < end && end <= batch_.rows && end - begin <= sizes_.logits_rows,
+        "logits of rows ", begin, " to ", end, " of ", batch_.rows);
+  const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
+  int32_t* const rows = staging_.data() + (batch_.logits_rows - base);
+  std::iota(rows, rows + (end - begin), static_cast<int32_t>(begin));
+  batch_.logits_count = end - begin;
   device_->copy_to_device(memory_.data(), std::as_bytes(std::span(staging_)));
   return batch_;
 }

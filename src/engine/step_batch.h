@@ -38,6 +38,8 @@ class StepBatch {
   // length. The result is valid until the next call.
   const Batch& fill(Phase phase, std::span<const SequenceRows> rows,
                     std::span<const int64_t> positions = {});
+  // The same step, but that the logits of its rows [begin, end) are wanted.
+  const Batch& want_logits(int64_t begin, int64_t end);
 
  private:
   Device* device_ = nullptr;

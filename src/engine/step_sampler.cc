@@ -1,5 +1,6 @@
 #include "engine/step_sampler.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -25,6 +26,7 @@ Result<StepSampler> StepSampler::make(Device& device, Ops& ops, const Options& o
   sampler.vocab_limit_ = options.vocab_limit;
   sampler.host_parameters_.reserve(count);
   sampler.host_edit_begin_.reserve(count + 1);
+  sampler.forced_.reserve(count);
   sampler.host_results_.resize(count * kResultWords);
   sampler.choices_.reserve(count);
   sampler.top_.resize(count * kTopLogprobs);
@@ -32,7 +34,7 @@ Result<StepSampler> StepSampler::make(Device& device, Ops& ops, const Options& o
              device.allocate(rows * static_cast<int64_t>(sizeof(SamplingRow))));
   TRY_ASSIGN(sampler.edit_begin_, device.allocate((rows + 1) * 4));
   TRY_ASSIGN(sampler.results_, device.allocate(rows * kResultWords * 4));
-  TRY(sampler.reserve_edits(1));
+  TRY(sampler.reserve_edits(rows));
   sampler.rows_ = rows;
   sampler.mask_words_ = options.mask_words;
   sampler.token_mask_ = options.token_mask;
@@ -46,7 +48,7 @@ Status StepSampler::reserve_masks() {
   if (!has_token_mask_) token_mask_.assign(static_cast<size_t>(mask_words_), ~0u);
   TRY_ASSIGN(masks_, device_->allocate(rows_ * mask_words_ * 4));
   row_masks_.resize(static_cast<size_t>(rows_ * mask_words_));
-  follows_grammar_.assign(static_cast<size_t>(rows_), 0);
+  has_own_mask_.assign(static_cast<size_t>(rows_), 0);
   for (int64_t row = 0; row < rows_; ++row) upload_mask(row, token_mask_);
   return {};
 }
@@ -55,15 +57,27 @@ void StepSampler::upload_mask(int64_t row, std::span<const uint32_t> mask) {
   device_->copy_to_device(masks_.data() + row * mask_words_ * 4, std::as_bytes(mask));
 }
 
-void StepSampler::set_mask(int64_t row, grammar::Matcher& matcher,
-                           std::span<const int32_t> stop_ids) {
+// The row's mask on the host: what the grammar admits where the text stands, and the request.
+void StepSampler::set_mask(int64_t row, const Rows& rows) {
   const auto words = static_cast<size_t>(mask_words_);
   const auto mask = std::span(row_masks_).subspan(static_cast<size_t>(row) * words, words);
-  matcher.fill_mask(mask);
-  if (matcher.is_complete())
-    for (const int32_t token : stop_ids) mask[static_cast<size_t>(token) / 32] |= 1u << token % 32;
-  for (size_t i = 0; i < words; ++i) mask[i] &= token_mask_[i];
-  follows_grammar_[static_cast<size_t>(row)] = 1;
+  const auto allow = [&mask](int32_t token) {
+    mask[static_cast<size_t>(token) / 32] |= 1u << token % 32;
+  };
+  if (rows.matcher != nullptr) {
+    rows.matcher->fill_mask(mask);
+    if (rows.matcher->is_complete())
+      for (const int32_t token : rows.stop_ids) allow(token);
+    for (size_t i = 0; i < words; ++i) mask[i] &= token_mask_[i];
+  } else {
+    std::ranges::copy(token_mask_, mask.begin());
+  }
+  if (!rows.allowed.empty()) {
+    for (size_t i = 0; i < words; ++i) mask[i] &= rows.allowed[i];
+    // Reasoning is closed whatever the answer may hold.
+    if (const int32_t forced = forced_[static_cast<size_t>(row)]; forced >= 0) allow(forced);
+  }
+  has_own_mask_[static_cast<size_t>(row)] = 1;
 }
 
 bool StepSampler::set_masks(std::span<const Rows> sequences) {
@@ -72,21 +86,22 @@ bool StepSampler::set_masks(std::span<const Rows> sequences) {
   for (const Rows& rows : sequences) {
     const int64_t first = row;
     row += rows.count();
-    if (rows.matcher == nullptr) {
-      // A grammar's mask that an earlier step left behind.
+    if (rows.matcher == nullptr && rows.allowed.empty()) {
+      // A mask that an earlier step left behind.
       for (int64_t i = first; i < row && masks_.bytes() > 0; ++i)
-        if (std::exchange(follows_grammar_[static_cast<size_t>(i)], 0) != 0)
+        if (std::exchange(has_own_mask_[static_cast<size_t>(i)], 0) != 0)
           upload_mask(i, token_mask_);
       continue;
     }
     CHECK(masks_.bytes() > 0, "no room for masks was reserved");
     any = true;
-    set_mask(first, *rows.matcher, rows.stop_ids);
+    set_mask(first, rows);
     for (size_t i = 0; i < rows.drafts.size(); ++i) {
-      CHECK(rows.matcher->push(rows.drafts[i]), "a draft that the grammar does not allow");
-      set_mask(first + 1 + static_cast<int64_t>(i), *rows.matcher, rows.stop_ids);
+      if (rows.matcher != nullptr)
+        CHECK(rows.matcher->push(rows.drafts[i]), "a draft that the grammar does not allow");
+      set_mask(first + 1 + static_cast<int64_t>(i), rows);
     }
-    rows.matcher->pop(static_cast<int64_t>(rows.drafts.size()));
+    if (rows.matcher != nullptr) rows.matcher->pop(static_cast<int64_t>(rows.drafts.size()));
     const auto words = static_cast<size_t>(mask_words_);
     for (int64_t i = first; i < row; ++i)
       upload_mask(i, std::span(row_masks_).subspan(static_cast<size_t>(i) * words, words));
@@ -105,6 +120,7 @@ Status StepSampler::reserve_edits(int64_t edits) {
 
 void StepSampler::add_row(const Sampler& sampler) {
   host_parameters_.push_back(sampler.row());
+  forced_.push_back(sampler.forced());
   const std::span<const LogitEdit> edits = sampler.edits();
   host_edits_.insert(host_edits_.end(), edits.begin(), edits.end());
   host_edit_begin_.push_back(static_cast<int32_t>(host_edits_.size()));
@@ -118,6 +134,7 @@ std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logit
   host_parameters_.clear();
   host_edits_.clear();
   host_edit_begin_.assign(1, 0);
+  forced_.clear();
   for (const Rows& rows : sequences) {
     add_row(*rows.sampler);
     if (rows.drafts.empty()) continue;
@@ -130,7 +147,27 @@ std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logit
   }
   CHECK(static_cast<int64_t>(host_edits_.size() * sizeof(LogitEdit)) <= edits_.bytes(),
         host_edits_.size(), " edits exceed what was reserved");
-  const bool masked = set_masks(sequences);
+  return run(logits, vocab_limit_, set_masks(sequences));
+}
+
+std::span<const StepSampler::Choice> StepSampler::score(const TensorView& logits,
+                                                        std::span<const int32_t> tokens) {
+  CHECK(tokens.size() <= host_parameters_.capacity(), tokens.size(), " rows to score");
+  // Above whatever a logit can be: the token is what the row chooses.
+  constexpr float kForced = 1e9f;
+  host_parameters_.assign(tokens.size(), {});
+  host_edits_.clear();
+  host_edit_begin_.assign(1, 0);
+  for (const int32_t token : tokens) {
+    host_edits_.push_back({.token = token, .bias = kForced});
+    host_edit_begin_.push_back(static_cast<int32_t>(host_edits_.size()));
+  }
+  return run(logits, logits.dim(1), /*masked=*/false);
+}
+
+std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, int64_t vocab_limit,
+                                                      bool masked) {
+  const auto n = static_cast<int64_t>(host_parameters_.size());
   upload(*device_, parameters_, host_parameters_);
   upload(*device_, edit_begin_, host_edit_begin_);
   upload(*device_, edits_, host_edits_);
@@ -138,7 +175,7 @@ std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logit
   auto* const results = reinterpret_cast<int32_t*>(results_.data());
   int32_t* const tops = results + 2 * n;
   ops_->sample({.logits = logits.first(n),
-                .vocab_limit = vocab_limit_,
+                .vocab_limit = vocab_limit,
                 .rows = reinterpret_cast<const SamplingRow*>(parameters_.data()),
                 .edits = reinterpret_cast<const LogitEdit*>(edits_.data()),
                 .edit_begin = reinterpret_cast<const int32_t*>(edit_begin_.data()),

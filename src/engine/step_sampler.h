@@ -28,7 +28,7 @@ class StepSampler {
 
   // Room for so many edits in a step, all rows together. Error: kResourceExhausted.
   Status reserve_edits(int64_t edits);
-  // Room for rows that follow a grammar. Error: kResourceExhausted.
+  // Room for rows that follow a grammar or may choose only some ids. Error: kResourceExhausted.
   Status reserve_masks();
 
   struct Choice {
@@ -44,18 +44,23 @@ class StepSampler {
     // drafts are tokens that it can read.
     grammar::Matcher* matcher = nullptr;
     std::span<const int32_t> stop_ids = {};  // may be chosen where the text may end
+    std::span<const uint32_t> allowed = {};  // bits of the only ids that may be chosen; empty: any
     int64_t count() const { return 1 + static_cast<int64_t>(drafts.size()); }
   };
   // A choice for each row of logits, which are the sequences' rows one after another. The result is
   // valid until the next call.
   std::span<const Choice> sample(const TensorView& logits, std::span<const Rows> sequences);
+  // For each row of logits what it says of this token: its log-probability, and the likeliest
+  // ones. The result is valid until the next call.
+  std::span<const Choice> score(const TensorView& logits, std::span<const int32_t> tokens);
 
  private:
   StepSampler(Device& device, Ops& ops) : device_(&device), ops_(&ops) {}
   void add_row(const Sampler& sampler);
+  std::span<const Choice> run(const TensorView& logits, int64_t vocab_limit, bool masked);
   // Masks of a step's rows; false when every row may choose every id.
   bool set_masks(std::span<const Rows> sequences);
-  void set_mask(int64_t row, grammar::Matcher& matcher, std::span<const int32_t> stop_ids);
+  void set_mask(int64_t row, const Rows& rows);
   void upload_mask(int64_t row, std::span<const uint32_t> mask);
 
   Device* device_;
@@ -73,9 +78,10 @@ class StepSampler {
   std::optional<Sampler> ahead_;  // a sequence's sampler, after its drafts
   int64_t rows_ = 0, mask_words_ = 0;
   bool has_token_mask_ = false;
-  std::vector<uint32_t> token_mask_;   // of rows without a grammar, once there are masks
-  std::vector<uint32_t> row_masks_;    // [rows, mask_words] of rows with one
-  std::vector<char> follows_grammar_;  // [rows] the mask on the device is a grammar's
+  std::vector<uint32_t> token_mask_;  // of rows with no mask of their own, once there are masks
+  std::vector<uint32_t> row_masks_;   // [rows, mask_words] of rows with one
+  std::vector<char> has_own_mask_;    // [rows] the mask on the device is not token_mask_
+  std::vector<int32_t> forced_;       // [rows] of the step: what must be chosen, or -1
 };
 
 }  // namespace pewter

@@ -38,6 +38,10 @@ void TokenChannel::progress(int64_t prompt_done) {
   });
 }
 
+void TokenChannel::scored(std::shared_ptr<const PromptScores> scores) {
+  change([&](StreamNews& news) { news.prompt_scores = std::move(scores); });
+}
+
 void TokenChannel::finish(Completion completion) {
   change([&](StreamNews& news) { news.end = std::move(completion); });
 }
@@ -47,6 +51,7 @@ void TokenChannel::take(StreamNews& news) {
   news.tokens.assign(news_.tokens.begin(), news_.tokens.end());
   news.top_logprobs.assign(news_.top_logprobs.begin(), news_.top_logprobs.end());
   news.prompt_done = news_.prompt_done;
+  news.prompt_scores = news_.prompt_scores;
   news.progressed = std::exchange(news_.progressed, false);
   news.end = news_.end;
   news_.tokens.clear();

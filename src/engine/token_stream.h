@@ -27,7 +27,9 @@ struct StreamNews {
   // The likeliest tokens by falling probability, request.top_logprobs of them for each of `tokens`;
   // ids past the vocabulary are -1.
   std::vector<TopLogprob> top_logprobs;
-  int64_t prompt_done = 0;        // prompt tokens read so far, since the start
+  int64_t prompt_done = 0;  // prompt tokens read so far, since the start
+  // Before the first token, of requests that ask for it; stays.
+  std::shared_ptr<const PromptScores> prompt_scores;
   std::optional<Completion> end;  // after it nothing comes
 
   // Nothing but old progress.
@@ -45,6 +47,7 @@ class TokenChannel {
 
   void push(const StreamToken& token, std::span<const TopLogprob> top);
   void progress(int64_t prompt_done);
+  void scored(std::shared_ptr<const PromptScores> scores);
   void finish(Completion completion);
 
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }

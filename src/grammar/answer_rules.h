@@ -21,6 +21,7 @@ struct AnswerRules {
     kChoice,      // json: a list of texts
     kEbnf,        // text: ebnf.h
     kToolCalls,   // tools, and nothing else
+    kTaggedText,  // json: tagged_text.h
   };
   Kind kind = Kind::kJsonObject;
   Json json;

@@ -241,7 +241,8 @@ void Automaton::find_loops(const std::vector<ByteDfa::Edge>& edges,
   while (!queue.empty()) {
     const auto [state, loop] = queue.back();
     queue.pop_back();
-    if (states_[state].loop == loop) continue;
+    // All that leads nowhere is one state, whatever repeat it was cut from.
+    if (states_[state].loop == loop || height(state) == kNoHeight) continue;
     CHECK(states_[state].loop < 0, "a state in two counted repeats");
     states_[state].loop = loop;
     for (const ByteDfa::Edge& edge : edges_of(edges, edge_begins, state))

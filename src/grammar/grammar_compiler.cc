@@ -3,6 +3,7 @@
 #include "grammar/ebnf.h"
 #include "grammar/json_schema.h"
 #include "grammar/regex.h"
+#include "grammar/tagged_text.h"
 #include "grammar/tool_grammar.h"
 
 namespace pewter::grammar {
@@ -35,6 +36,8 @@ Result<Expr> form_of(const AnswerRules& rules, Grammar& grammar, JsonRules& json
       return add_ebnf(rules.text, grammar);
     case Kind::kToolCalls:
       return add_tool_calls(rules.tools, grammar);
+    case Kind::kTaggedText:
+      return add_tagged_text(rules.json, grammar, json);
   }
   return nothing();
 }

@@ -220,6 +220,39 @@ TEST(Automaton, ManyReadingsAreBounded) {
   EXPECT_TRUE(reader.overflowed());
 }
 
+TEST(TaggedText, IsFreeBetweenItsTags) {
+  const auto tagged = [](const char* tags) {
+    return compile_answer({.kind = Kind::kTaggedText, .json = Json::parse(tags).value()},
+                          /*in_reasoning=*/false);
+  };
+  const auto automaton = tagged(R"({"triggers":["<fn=","[["],"structures":[
+      {"begin":"<fn=add>","schema":{"type":"object","properties":{"a":{"type":"integer"}},
+       "required":["a"]},"end":"</fn>"},
+      {"begin":"<fn=now>","schema":{"type":"object","properties":{}},"end":"</fn>"},
+      {"begin":"[[","schema":{"enum":["x",2]},"end":"]]"}]})");
+  ASSERT_TRUE(automaton) << automaton.error().message;
+  for (const char* text : {"", "Only text, a < b [1]", R"(Sum: <fn=add>{"a":1}</fn>)",
+                           R"(<fn=add>{"a": 1}</fn><fn=now>{}</fn> and [["x"]] or [[2]].)"})
+    EXPECT_TRUE(matches(*automaton, text)) << text;
+  for (const char* text : {"<fn=", "Text <fn=sub>{}</fn>", R"(<fn=add>{"a":"1"}</fn>)",
+                           R"(<fn=add>{"a":1}</fn)", "[[3]]", "[[ x ]]", R"(<fn=now>{} </fn>)"})
+    EXPECT_FALSE(matches(*automaton, text)) << text;
+  for (const auto& [tags, place] : std::vector<std::pair<const char*, const char*>>{
+           {R"({"structures":[]})", "triggers"},
+           {R"({"triggers":[""],"structures":[{}]})", "triggers[0]"},
+           {R"({"triggers":["<"],"structures":[]})", "structures"},
+           {R"({"triggers":["<"],"structures":[5]})", "structures[0].begin"},
+           {R"({"triggers":["<"],"structures":[{"begin":"a","end":"b","schema":{}}]})",
+            "structures[0].begin"},
+           {R"({"triggers":["<"],"structures":[{"begin":"<","end":"b"}]})", "structures[0].schema"},
+           {R"({"triggers":["<"],"structures":[{"begin":"<","end":"b","schema":{"type":"x"}}]})",
+            "structures[0].schema: #/type"}}) {
+    const auto refused = tagged(tags);
+    ASSERT_FALSE(refused) << tags;
+    EXPECT_THAT(refused.error().message, HasSubstr(place));
+  }
+}
+
 TEST(GrammarCompiler, KeepsWhatItCompiled) {
   int built = 0;
   GrammarCompiler compiler([&built] {

@@ -4,16 +4,18 @@
 #include <deque>
 #include <map>
 
+#include "grammar/contains_schema.h"
 #include "grammar/limits.h"
+#include "grammar/multiple_of.h"
+#include "grammar/object_schema.h"
 #include "grammar/reader.h"
 #include "grammar/string_schema.h"
 
 namespace pewter::grammar {
 namespace {
 
-constexpr size_t kMostKeys = 2048, kMostFirstItems = 1024;
+constexpr size_t kMostFirstItems = 1024, kMostUnique = 64;
 constexpr uint64_t kMostCount = 1 << 20;
-constexpr uint32_t kMostKeyStates = 1 << 15;
 
 using Node = SchemaNode;
 
@@ -73,12 +75,13 @@ class SchemaCompiler {
     return {};
   }
 
-  Result<Expr> way_of(const Node& node) {
+  Result<Expr> way_of(Node node) {
     const uint8_t types = types_of(node);
+    TRY(take_empty(node, types));
     if (node.values) return constants_of(node, *node.values, types);
     std::vector<Expr> parts;
     if ((types & Node::kObject) != 0) {
-      TRY_ASSIGN(Expr part, object_of(node));
+      TRY_ASSIGN(Expr part, object_of(node, context()));
       parts.push_back(std::move(part));
     }
     if ((types & Node::kArray) != 0) {
@@ -89,15 +92,18 @@ class SchemaCompiler {
       TRY_ASSIGN(Expr part, string_of(node));
       parts.push_back(std::move(part));
     }
-    if ((types & Node::kInteger) != 0) {
-      TRY_ASSIGN(Expr part, number_of(node, (types & Node::kFraction) == 0));
+    if ((types & (Node::kInteger | Node::kFraction)) != 0) {
+      TRY_ASSIGN(Expr part, number_of(node, types));
       parts.push_back(std::move(part));
     }
+    const auto add_constant = [&](const Json& value) {
+      if (!is_excluded(node, value)) parts.push_back(literal(value.dump()));
+    };
     if ((types & Node::kBoolean) != 0) {
-      parts.push_back(literal("true"));
-      parts.push_back(literal("false"));
+      add_constant(true);
+      add_constant(false);
     }
-    if ((types & Node::kNull) != 0) parts.push_back(literal("null"));
+    if ((types & Node::kNull) != 0) add_constant(nullptr);
     return choice(std::move(parts));
   }
 
@@ -125,9 +131,32 @@ class SchemaCompiler {
     return choice(std::move(parts));
   }
 
+  static bool is_excluded(const Node& node, const Json& value) {
+    return std::ranges::any_of(node.excluded,
+                               [&](const Json& other) { return same_value(value, other); });
+  }
+
+  // Of arrays and objects only the empty ones can be excluded.
+  static Status take_empty(Node& node, uint8_t types) {
+    for (const Json& value : node.excluded) {
+      if (value.is_array() && (types & Node::kArray) != 0 && !node.values) {
+        if (!value.as_array().empty())
+          return unsupported_keyword(node.pointer, "not is not supported with a list in it");
+        node.min_items = std::max<uint64_t>(node.min_items, 1);
+      }
+      if (value.is_object() && (types & Node::kObject) != 0 && !node.values) {
+        if (!value.as_object().empty())
+          return unsupported_keyword(node.pointer, "not is not supported with an object in it");
+        node.min_members = std::max<uint64_t>(node.min_members, 1);
+      }
+    }
+    return {};
+  }
+
   // Whether a constant satisfies the other keywords.
   Result<bool> satisfies(const Node& node, uint8_t types, const Json& value,
                          std::unique_ptr<const Automaton>& rest) {
+    if (is_excluded(node, value)) return false;
     switch (value.type()) {
       case Json::Type::kNull:
         return (types & Node::kNull) != 0;
@@ -139,7 +168,9 @@ class SchemaCompiler {
         TRY_ASSIGN(const Decimal decimal, to_decimal(value));
         const bool right_type =
             (types & (decimal.fraction.empty() ? Node::kInteger : Node::kFraction)) != 0;
-        return right_type && contains(node.range, decimal);
+        if (!right_type || !contains(node.range, decimal)) return false;
+        return std::ranges::all_of(node.steps,
+                                   [&](const Decimal& step) { return is_multiple(decimal, step); });
       }
       case Json::Type::kString:
         if ((types & Node::kString) == 0) return false;
@@ -161,6 +192,7 @@ class SchemaCompiler {
 
   Result<Automaton> without_values(Node node) {
     node.values.reset();
+    node.excluded.clear();
     Grammar grammar;
     grammar.add(node.pointer, nothing());
     JsonRules rules(grammar);
@@ -177,107 +209,30 @@ class SchemaCompiler {
     return sequence({literal("\""), std::move(text), literal("\"")});
   }
 
-  Result<Expr> number_of(const Node& node, bool integer) {
-    if (!node.range.least && !node.range.most) return integer ? rules_.integer() : rules_.number();
+  Result<Expr> number_of(const Node& node, uint8_t types) {
+    const bool integer = (types & Node::kFraction) == 0, fraction = (types & Node::kInteger) == 0;
+    std::vector<Decimal> excluded;
+    for (const Json& value : node.excluded)
+      if (value.is_number()) {
+        TRY_ASSIGN(excluded.emplace_back(), to_decimal(value));
+      }
+    const bool is_plain = node.steps.empty() && excluded.empty() && !fraction;
+    if (is_plain && !node.range.least && !node.range.most)
+      return integer ? rules_.integer() : rules_.number();
     NumberRange range = node.range;
     range.integer = integer;
     Result<Expr> numbers = numbers_in(range);
+    if (numbers && fraction) numbers = fractions_in(*numbers);
+    if (numbers && !is_plain) numbers = multiples_in(*numbers, node.steps, excluded, integer);
     if (!numbers) return numbers.error().within(node.pointer);
     return numbers;
   }
 
-  // Whether schemas say nothing of the others, though they name some.
-  template <typename Part, typename Named>
-  bool is_closed(const std::vector<Part>& parts, const Named& names_some) const {
-    return options_.narrow && std::ranges::any_of(parts, names_some) &&
-           std::ranges::none_of(parts, [](const Part& part) { return part.others.has_value(); });
-  }
-
-  Result<Expr> other_member(const Node& node, const std::vector<std::string>& keys) {
-    if (is_closed(node.members, [](const Node::Members& part) { return !part.named.empty(); }))
-      return nothing();
-    TRY_ASSIGN(Expr value, values_of(node.other_members()));
-    if (value->kind == Expression::Kind::kNothing) return value;
-    Expr key = rules_.string();
-    if (!keys.empty()) {
-      // Written in the one usual way, so that no named key comes in disguise.
-      std::vector<Expr> named;
-      named.reserve(keys.size());
-      for (const std::string& name : keys) named.push_back(json_string_literal(name));
-      const ByteDfaOptions limits{.most_states = kMostKeyStates};
-      const auto any = make_byte_dfa(
-          {sequence({literal("\""), repeat(json_characters({{0, 0x10FFFF}}), 0, kUnlimited),
-                     literal("\"")})},
-          limits);
-      if (!any) return any.error().within(node.pointer);
-      const auto taken = make_byte_dfa({choice(std::move(named))}, limits);
-      if (!taken) return taken.error().within(node.pointer);
-      const auto others = difference(**any, **taken, kMostKeyStates);
-      if (!others) return others.error().within(node.pointer);
-      key = dfa(*others, {literal("")});
-    }
-    return rules_.member(std::move(key), std::move(value));
-  }
-
-  Result<Expr> object_of(const Node& node) {
-    const std::vector<std::string> keys = node.keys();
-    if (keys.size() > kMostKeys)
-      return schema_error(node.pointer, str_cat("more than ", kMostKeys, " properties"));
-    TRY_ASSIGN(const Expr other, other_member(node, keys));
-    const bool is_open = other->kind != Expression::Kind::kNothing;
-    TRY(check_member_counts(node, keys.size(), is_open));
-    if (keys.empty()) return map_of(node, other);
-
-    // must[i]: a member comes now, of the keys from i on or an other one. may[i]: one has come.
-    GraphBuilder graph;
-    const size_t count = keys.size();
-    std::vector<uint32_t> must, may;
-    for (size_t i = 0; i <= count; ++i) {
-      must.push_back(graph.add_node());
-      may.push_back(graph.add_node());
-    }
-    const std::set<std::string_view> required(node.required.begin(), node.required.end());
-    graph.add(GraphBuilder::kBegin, must[0], literal(""));
-    size_t last_required = 0;  // and all before it are behind us from here on
-    for (size_t i = 0; i < count; ++i)
-      if (required.contains(keys[i])) last_required = i + 1;
-    for (size_t i = 0; i <= count; ++i) {
-      if (i < count) {
-        TRY_ASSIGN(Expr value, values_of(node.member(keys[i])));
-        graph.add(must[i], may[i + 1],
-                  rules_.member(json_string_literal(keys[i]), std::move(value)));
-        if (!required.contains(keys[i])) graph.add(must[i], must[i + 1], literal(""));
-      }
-      if (i < count || is_open) graph.add(may[i], must[i], rules_.comma());
-      if (i >= last_required) graph.add(may[i], GraphBuilder::kEnd, literal(""));
-    }
-    graph.add(must[count], may[count], other);
-    return rules_.in_brackets('{', std::move(graph).build(), required.empty(), '}');
-  }
-
-  static Status check_member_counts(const Node& node, size_t keys, bool is_open) {
-    if (node.min_members > std::max<uint64_t>(node.required.size(), keys == 0 ? 1 : 0))
-      return unsupported_keyword(node.pointer,
-                                 "minProperties is supported up to the number of required "
-                                 "properties, or 1 where none are named");
-    if (node.max_members && keys > 0 && (is_open || *node.max_members < keys))
-      return unsupported_keyword(node.pointer,
-                                 "maxProperties is not supported beside properties that are named");
-    return {};
-  }
-
-  // Members whose keys are free.
-  Result<Expr> map_of(const Node& node, const Expr& member) {
-    const uint64_t most = node.max_members.value_or(kUnlimited);
-    const Expr list =
-        most == 0 ? nothing() : list_of(member, 0, most >= kUnlimited ? kUnlimited : most - 1);
-    return rules_.in_brackets('{', list, node.min_members == 0, '}');
-  }
-
-  // One, and between `least` and `most` more.
-  Expr list_of(const Expr& one, uint64_t least, uint64_t most) {
-    return sequence({one, repeat(sequence({rules_.comma(), one}), static_cast<uint32_t>(least),
-                                 static_cast<uint32_t>(std::min<uint64_t>(most, kUnlimited)))});
+  MemberContext context() {
+    return {.rules = rules_,
+            .narrow = options_.narrow,
+            .values_of = [this](Requirements all) { return values_of(std::move(all)); },
+            .read = [this](const Requirements& all) { return reader_.read(all); }};
   }
 
   Result<Expr> array_of(const Node& node) {
@@ -290,8 +245,12 @@ class SchemaCompiler {
     if (first > kMostFirstItems)
       return schema_error(node.pointer, str_cat("more than ", kMostFirstItems, " prefixItems"));
     first = std::min<size_t>(first, most);
-    const bool closed =
-        is_closed(node.items, [](const Node::Items& part) { return !part.first.empty(); });
+    const bool closed = options_.narrow && is_closed(node.items, [](const Node::Items& part) {
+                          return !part.first.empty();
+                        });
+    if (!node.contains.empty()) return containing(node, closed);
+    if (node.unique_items && (closed ? std::min<uint64_t>(first, most) : most) > 1)
+      return unique_items(node, first, most);
     Expr other = nothing();
     if (!closed && most > first) {
       TRY_ASSIGN(other, values_of(node.other_items()));
@@ -311,13 +270,96 @@ class SchemaCompiler {
       return node.min_items > used ? node.min_items - used : 0;
     };
     if (first == 0 && most > 0) {
-      graph.add(at, GraphBuilder::kEnd, list_of(other, missing(1), left(1)));
+      graph.add(at, GraphBuilder::kEnd, comma_list(rules_, other, missing(1), left(1)));
     } else if (first > 0 && most > first) {
       graph.add(at, GraphBuilder::kEnd,
                 repeat(sequence({rules_.comma(), other}), static_cast<uint32_t>(missing(first)),
                        static_cast<uint32_t>(left(first))));
     }
     return rules_.in_brackets('[', std::move(graph).build(), node.min_items == 0, ']');
+  }
+
+  Result<Expr> containing(Node node, bool closed) {
+    if (node.contains.size() > 1 || (node.unique_items && node.max_items.value_or(2) > 1))
+      return unsupported_keyword(
+          node.pointer, "contains is not supported beside uniqueItems or another contains");
+    if (closed) {
+      uint64_t first = 0;
+      for (const Node::Items& part : node.items)
+        first = std::max<uint64_t>(first, part.first.size());
+      node.max_items = std::min(node.max_items.value_or(first), first);
+    }
+    const Node::Contains contains = node.contains.front();
+    const Result<SchemaRef> not_one = reader_.contrary(contains.ref);
+    if (!not_one && contains.most) return not_one.error();
+    return containing_array(node, contains, not_one ? std::optional(*not_one) : std::nullopt,
+                            context());
+  }
+
+  // The values of a node that has few of them.
+  Result<std::vector<Json>> few_values(const Requirements& requirements, const Node& array) {
+    std::vector<Json> few;
+    const Error refused = unsupported_keyword(
+        array.pointer, str_cat("uniqueItems is supported where items are of at most ", kMostUnique,
+                               " values: enum, const, booleans, null"));
+    TRY_ASSIGN(const std::vector<Node> nodes, reader_.read(requirements));
+    const auto add = [&few](const Json& value) {
+      if (std::ranges::none_of(few, [&](const Json& other) { return same_value(value, other); }))
+        few.push_back(value);
+    };
+    for (const Node& node : nodes) {
+      const uint8_t types = types_of(node);
+      if (node.values) {
+        std::unique_ptr<const Automaton> rest;
+        for (const Json& value : *node.values) {
+          TRY_ASSIGN(const bool fits, satisfies(node, types, value, rest));
+          if (fits && (value.is_array() || value.is_object())) return refused;
+          if (fits) add(value);
+        }
+      } else if ((types & ~(Node::kBoolean | Node::kNull)) == 0) {
+        for (const Json& value : {Json(true), Json(false)})
+          if ((types & Node::kBoolean) != 0 && !is_excluded(node, value)) add(value);
+        if ((types & Node::kNull) != 0 && !is_excluded(node, nullptr)) add(nullptr);
+      } else {
+        return refused;
+      }
+    }
+    if (few.size() > kMostUnique) return refused;
+    return few;
+  }
+
+  // Items that all differ: each value has a mark of the list's rule, which is set once.
+  Result<Expr> unique_items(const Node& node, size_t first, uint64_t most) {
+    if (first > 0)
+      return unsupported_keyword(node.pointer, "uniqueItems is not supported beside prefixItems");
+    TRY_ASSIGN(const std::vector<Json> values, few_values(node.other_items(), node));
+    most = std::min<uint64_t>(most, values.size());
+    if (node.min_items > most) return nothing();
+    std::vector<Expr> items;
+    uint64_t all = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      items.push_back(sequence({mark(static_cast<uint32_t>(i)), rules_.constant(values[i])}));
+      all |= uint64_t{1} << i;
+    }
+    const Expr item = choice(std::move(items));
+    GraphBuilder graph;
+    if (node.min_items <= 1 && most == values.size()) {
+      // No need to count: where nothing is left, no comma comes.
+      const uint32_t behind = graph.add_node();
+      graph.add(GraphBuilder::kBegin, behind, item);
+      graph.add(behind, behind, sequence({unmarked(all), rules_.comma(), item}));
+      graph.add(behind, GraphBuilder::kEnd, literal(""));
+    } else {
+      uint32_t at = GraphBuilder::kBegin;
+      for (uint64_t n = 1; n <= most; ++n) {
+        const uint32_t next = graph.add_node();
+        graph.add(at, next, n == 1 ? item : sequence({rules_.comma(), item}));
+        if (n >= node.min_items) graph.add(next, GraphBuilder::kEnd, literal(""));
+        at = next;
+      }
+    }
+    const RuleId list = grammar_.add(node.pointer, std::move(graph).build());
+    return rules_.in_brackets('[', most == 0 ? nothing() : rule(list), node.min_items == 0, ']');
   }
 
   const Json& document_;

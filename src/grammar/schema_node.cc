@@ -1,26 +1,13 @@
 #include "grammar/schema_node.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <charconv>
 
 namespace pewter::grammar {
 namespace {
 
-constexpr size_t kMostWays = 256, kMostValues = 10000;
+constexpr size_t kMostWays = 256;
 constexpr int64_t kMostComparisons = 200000;
-
-// Keywords that restrict values and that the grammar cannot follow.
-constexpr std::array<std::string_view, 16> kUnsupported = {
-    "not",           "if",
-    "then",          "else",
-    "contains",      "minContains",
-    "maxContains",   "patternProperties",
-    "propertyNames", "dependentRequired",
-    "dependencies",  "dependentSchemas",
-    "multipleOf",    "unevaluatedItems",
-    "$dynamicRef",   "unevaluatedProperties",
-};
 
 std::string escaped(std::string_view key) {
   std::string out;
@@ -33,83 +20,6 @@ std::string escaped(std::string_view key) {
       out += c;
   }
   return out;
-}
-
-std::string below(const std::string& pointer, std::string_view key) {
-  return str_cat(pointer, "/", escaped(key));
-}
-
-std::optional<uint8_t> type_bits(std::string_view name) {
-  if (name == "null") return SchemaNode::kNull;
-  if (name == "boolean") return SchemaNode::kBoolean;
-  if (name == "integer") return SchemaNode::kInteger;
-  if (name == "number") return static_cast<uint8_t>(SchemaNode::kInteger | SchemaNode::kFraction);
-  if (name == "string") return SchemaNode::kString;
-  if (name == "array") return SchemaNode::kArray;
-  if (name == "object") return SchemaNode::kObject;
-  return std::nullopt;
-}
-
-// A count such as minLength; 2.0 counts as 2.
-Result<uint64_t> count_of(const Json& value, const std::string& at) {
-  if (value.is_integer() && value.as_integer() >= 0)
-    return static_cast<uint64_t>(value.as_integer());
-  if (value.type() == Json::Type::kFloat) {
-    const double number = value.as_double();
-    if (number >= 0 && number <= 1e15 && number == std::floor(number))
-      return static_cast<uint64_t>(number);
-  }
-  return schema_error(at, "want a count, 0 or more");
-}
-
-Result<NumberRange::Bound> bound_of(const Json& value, const std::string& at, bool exclusive) {
-  if (!value.is_number()) return schema_error(at, "want a number");
-  Result<Decimal> decimal = to_decimal(value);
-  if (!decimal) return decimal.error().within(at);
-  return NumberRange::Bound{*std::move(decimal), exclusive};
-}
-
-// Objects are equal whatever the order of their keys, 1 equals 1.0.
-bool same_value(const Json& a, const Json& b) {
-  if (a.is_number() && b.is_number()) {
-    const Result<Decimal> x = to_decimal(a), y = to_decimal(b);
-    return x && y ? compare(*x, *y) == 0 : a.dump() == b.dump();
-  }
-  if (a.type() != b.type()) return false;
-  if (a.is_array()) return std::ranges::equal(a.as_array(), b.as_array(), same_value);
-  if (!a.is_object()) return a == b;
-  return a.as_object().size() == b.as_object().size() &&
-         std::ranges::all_of(a.as_object(), [&](const Json::Member& member) {
-           const Json* other = b.find(member.first);
-           return other != nullptr && same_value(member.second, *other);
-         });
-}
-
-void restrict_values(SchemaNode& node, std::vector<Json> values) {
-  node.has_type = true;
-  if (!node.values) {
-    node.values = std::move(values);
-    return;
-  }
-  std::erase_if(*node.values, [&](const Json& value) {
-    return std::ranges::none_of(values,
-                                [&](const Json& other) { return same_value(value, other); });
-  });
-}
-
-void add_once(std::vector<std::string>& list, const std::string& item) {
-  if (std::ranges::find(list, item) == list.end()) list.push_back(item);
-}
-
-template <typename T>
-void keep_least(std::optional<T>& into, T value) {
-  into = into ? std::min(*into, value) : value;
-}
-
-// As OpenAPI 3.0 spells a type that admits null.
-bool is_nullable(const Json& schema) {
-  const Json* nullable = schema.find("nullable");
-  return nullable != nullptr && nullable->is_bool() && nullable->as_bool();
 }
 
 // Whether no value can be in both.
@@ -126,6 +36,41 @@ bool disjoint(const SchemaNode& a, const SchemaNode& b) {
 
 }  // namespace
 
+bool same_value(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number()) {
+    const Result<Decimal> x = to_decimal(a), y = to_decimal(b);
+    return x && y ? compare(*x, *y) == 0 : a.dump() == b.dump();
+  }
+  if (a.type() != b.type()) return false;
+  if (a.is_array()) return std::ranges::equal(a.as_array(), b.as_array(), same_value);
+  if (!a.is_object()) return a == b;
+  return a.as_object().size() == b.as_object().size() &&
+         std::ranges::all_of(a.as_object(), [&](const Json::Member& member) {
+           const Json* other = b.find(member.first);
+           return other != nullptr && same_value(member.second, *other);
+         });
+}
+
+std::string below(const std::string& pointer, std::string_view key) {
+  return str_cat(pointer, "/", escaped(key));
+}
+
+bool accepts(const ByteDfa& dfa, std::string_view text) {
+  uint32_t state = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    const auto& edges = dfa.states[state].edges;
+    const auto at = std::ranges::find_if(edges, [byte](const ByteDfa::Edge& edge) {
+      return edge.first <= byte && byte <= edge.last;
+    });
+    if (at == edges.end()) return false;
+    state = at->target;
+  }
+  return dfa.states[state].end >= 0;
+}
+
+bool KeyPattern::matches(std::string_view key) const { return accepts(*text, key); }
+
 Error schema_error(std::string_view pointer, std::string_view what) {
   return {ErrorCode::kInvalidArgument, str_cat(pointer, ": ", what)};
 }
@@ -139,18 +84,42 @@ Requirements SchemaNode::member(const std::string& key) const {
   for (const Members& part : members) {
     const auto at =
         std::ranges::find(part.named, key, [](const auto& named) { return named.first; });
-    if (at != part.named.end())
-      all.push_back(at->second);
-    else if (part.others)
-      all.push_back(*part.others);
+    bool is_other = at == part.named.end();
+    if (!is_other) all.push_back(at->second);
+    for (const auto& [pattern, ref] : part.patterns)
+      if (pattern->matches(key)) {
+        all.push_back(ref);
+        is_other = false;
+      }
+    if (is_other && part.others) all.push_back(*part.others);
   }
+  for (const Unevaluated& rest : unevaluated)
+    if (std::ranges::none_of(members, [&](const Members& part) {
+          return rest.evaluates(part) && (part.others || part.names(key));
+        }))
+      all.push_back(rest.others);
   return all;
+}
+
+bool SchemaNode::Members::names(const std::string& key) const {
+  return std::ranges::any_of(named, [&](const auto& one) { return one.first == key; }) ||
+         std::ranges::any_of(patterns, [&](const auto& one) { return one.first->matches(key); });
+}
+
+// What a contrary says of members does not count.
+bool SchemaNode::Unevaluated::evaluates(const Members& part) const {
+  return !part.is_open && std::ranges::find(part.path, of) != part.path.end();
 }
 
 Requirements SchemaNode::other_members() const {
   Requirements all;
   for (const Members& part : members)
     if (part.others) all.push_back(*part.others);
+  for (const Unevaluated& rest : unevaluated)
+    if (std::ranges::none_of(members, [&](const Members& part) {
+          return rest.evaluates(part) && part.others.has_value();
+        }))
+      all.push_back(rest.others);
   return all;
 }
 
@@ -183,7 +152,8 @@ Requirements SchemaNode::other_items() const {
   return all;
 }
 
-Result<SchemaRef> SchemaReader::resolve(const Json& reference, const std::string& pointer) const {
+Result<SchemaRef> resolve_reference(const Json& document, const Json& reference,
+                                    const std::string& pointer) {
   if (!reference.is_string()) return schema_error(pointer, "want a string");
   std::string text = reference.as_string();
   if (!text.starts_with('#') || (text.size() > 1 && text[1] != '/'))
@@ -197,7 +167,7 @@ Result<SchemaRef> SchemaReader::resolve(const Json& reference, const std::string
       continue;
     text.replace(i, 3, 1, static_cast<char>(value));
   }
-  SchemaRef ref{.schema = &document_, .pointer = "#"};
+  SchemaRef ref{.schema = &document, .pointer = "#"};
   const Error missing = schema_error(pointer, "there is nothing at the place it refers to");
   for (size_t at = 1; at < text.size();) {
     const size_t end = std::min(text.find('/', at + 1), text.size());
@@ -221,6 +191,11 @@ Result<SchemaRef> SchemaReader::resolve(const Json& reference, const std::string
     }
   }
   return ref;
+}
+
+Result<SchemaRef> SchemaReader::contrary(const SchemaRef& ref) {
+  TRY_ASSIGN(const Json* schema, rewriter_.negated(*ref.schema, ref.pointer));
+  return SchemaRef{schema, ref.pointer};
 }
 
 Result<std::vector<SchemaNode>> SchemaReader::read(const Requirements& requirements) {
@@ -263,10 +238,18 @@ Status SchemaReader::advance(Way way, std::vector<Way>& open) {
     open.push_back(std::move(way));
     return {};
   }
+  const size_t parts = way.node.members.size();
   TRY(read_keywords(pending.ref, way.node));
   const auto from = std::make_shared<const Ancestor>(Ancestor{&schema, pending.from});
+  for (size_t i = parts; i < way.node.members.size(); ++i)
+    for (const Ancestor* a = from.get(); a != nullptr; a = a->parent.get())
+      way.node.members[i].path.push_back(a->schema);
+  if (const Json* others = schema.find("unevaluatedProperties")) {
+    way.node.unevaluated.push_back({&schema, {others, below(pointer, "unevaluatedProperties")}});
+    way.node.mentioned |= SchemaNode::kObject;
+  }
   if (const Json* reference = schema.find("$ref")) {
-    TRY_ASSIGN(SchemaRef target, resolve(*reference, below(pointer, "$ref")));
+    TRY_ASSIGN(SchemaRef target, resolve_reference(document_, *reference, below(pointer, "$ref")));
     way.pending.push_back({std::move(target), from});
   }
   const auto list_of = [&](std::string_view key) -> Result<const Json::Array*> {
@@ -280,6 +263,8 @@ Status SchemaReader::advance(Way way, std::vector<Way>& open) {
   for (size_t i = all_of == nullptr ? 0 : all_of->size(); i-- > 0;)
     way.pending.push_back({{&(*all_of)[i], str_cat(pointer, "/allOf/", i)}, from});
 
+  TRY(rewrite(pending.ref, from, way));
+
   // Each choice multiplies the ways.
   std::vector<Way> ways;
   ways.push_back(std::move(way));
@@ -289,7 +274,15 @@ Status SchemaReader::advance(Way way, std::vector<Way>& open) {
     if (ways.size() * alternatives->size() > kMostWays)
       return unsupported_keyword(pointer,
                                  str_cat("more than ", kMostWays, " combinations of alternatives"));
-    if (key == "oneOf") TRY(check_one_of(*schema.find(key), below(pointer, key)));
+    if (key == "oneOf") {
+      const std::string at = below(pointer, key);
+      TRY_ASSIGN(const bool apart, are_apart(*schema.find(key), at));
+      if (!apart) {
+        TRY_ASSIGN(const Json* exact, rewriter_.exactly_one(*schema.find(key), at));
+        for (Way& one : ways) one.pending.push_back({{exact, at}, from});
+        continue;
+      }
+    }
     std::vector<Way> more;
     for (const Way& one : ways)
       for (size_t i = 0; i < alternatives->size(); ++i) {
@@ -304,10 +297,47 @@ Status SchemaReader::advance(Way way, std::vector<Way>& open) {
   return {};
 }
 
-// oneOf asks that no second alternative holds, which a grammar can promise only where it can see
-// it.
-Status SchemaReader::check_one_of(const Json& list, const std::string& pointer) {
-  if (!checked_.insert(&list).second) return {};
+Status SchemaReader::rewrite(const SchemaRef& ref, const std::shared_ptr<const Ancestor>& from,
+                             Way& way) {
+  const Json& schema = *ref.schema;
+  const auto add = [&](const Json* rewritten, std::string_view key) {
+    if (rewritten != nullptr) way.pending.push_back({{rewritten, below(ref.pointer, key)}, from});
+  };
+  TRY_ASSIGN(const Json* condition, rewriter_.conditional(schema, ref.pointer));
+  add(condition, "if");
+  TRY_ASSIGN(const Json* dependent, rewriter_.dependent(schema, ref.pointer));
+  add(dependent, "dependentRequired");
+  const Json* contrary = schema.find("not");
+  if (contrary == nullptr) return {};
+  const std::string at = below(ref.pointer, "not");
+  if (!SchemaRewriter::is_plain(*contrary)) {
+    TRY_ASSIGN(const Json* negated, rewriter_.negated(*contrary, at));
+    add(negated, "not");
+    return {};
+  }
+  if (const Json* pattern = contrary->find("pattern")) {
+    if (!pattern->is_string()) return schema_error(at, "want a pattern that is a string");
+    way.node.types &= SchemaNode::kString;  // what is no text has no pattern to break
+    way.node.has_type = true;
+    way.node.not_patterns.push_back(pattern->as_string());
+  } else if (const Json* value = contrary->find("const")) {
+    way.node.excluded.push_back(*value);
+  } else {
+    const Json& values = *contrary->find("enum");
+    if (!values.is_array() || values.as_array().size() > SchemaNode::kMostValues)
+      return schema_error(at,
+                          str_cat("want a list of at most ", SchemaNode::kMostValues, " values"));
+    for (const Json& each : values.as_array()) way.node.excluded.push_back(each);
+  }
+  return {};
+}
+
+// oneOf asks that no second alternative holds, which is easily promised where types, values or a
+// member that all need tell them apart.
+Result<bool> SchemaReader::are_apart(const Json& list, const std::string& pointer) {
+  const auto [known, is_new] = apart_.try_emplace(&list, true);
+  if (!is_new) return known->second;
+  bool& apart_always = known->second;
   std::vector<std::vector<SchemaNode>> alternatives;
   for (size_t i = 0; i < list.as_array().size(); ++i) {
     TRY_ASSIGN(alternatives.emplace_back(),
@@ -339,175 +369,9 @@ Status SchemaReader::check_one_of(const Json& list, const std::string& pointer) 
       for (const SchemaNode& a : alternatives[i])
         for (const SchemaNode& b : alternatives[j]) {
           TRY_ASSIGN(const bool apart, told_apart(a, b));
-          if (!apart)
-            return unsupported_keyword(
-                pointer, str_cat("alternatives ", i, " and ", j,
-                                 " may hold at once, as far as can be seen: oneOf is supported "
-                                 "where types, enum or const tell them apart; use anyOf"));
+          if (!apart) return apart_always = false;
         }
-  return {};
-}
-
-Status SchemaReader::read_keywords(const SchemaRef& ref, SchemaNode& node) {
-  const Json& schema = *ref.schema;
-  for (const auto& [key, value] : schema.as_object()) {
-    const std::string at = below(ref.pointer, key);
-    if (std::ranges::find(kUnsupported, key) != kUnsupported.end())
-      return unsupported_keyword(ref.pointer, str_cat(key, " is not supported"));
-    bool known = false;
-    if (key == "type" && is_nullable(schema)) {
-      Json::Array types = value.is_array() ? value.as_array() : Json::Array{value};
-      types.emplace_back("null");
-      TRY(read_general(key, types, at, node, known));
-    } else {
-      TRY(read_general(key, value, at, node, known));
-    }
-    if (!known) TRY(read_string(key, value, at, node, known));
-    if (!known) TRY(read_number(key, value, at, node, known));
-  }
-  TRY(read_array(schema, ref.pointer, node));
-  return read_object(schema, ref.pointer, node);
-}
-
-Status SchemaReader::read_general(const std::string& key, const Json& value, const std::string& at,
-                                  SchemaNode& node, bool& known) {
-  known = true;
-  if (key == "type") {
-    const Json::Array list = value.is_array() ? value.as_array() : Json::Array{value};
-    uint8_t types = 0;
-    for (const Json& name : list) {
-      const auto bits = name.is_string() ? type_bits(name.as_string()) : std::nullopt;
-      if (!bits) return schema_error(at, "want a type of JSON or a list of them");
-      types |= *bits;
-    }
-    node.types &= types;
-    node.has_type = true;
-  } else if (key == "enum") {
-    if (!value.is_array()) return schema_error(at, "want a list");
-    if (value.as_array().size() > kMostValues)
-      return schema_error(at, str_cat("more than ", kMostValues, " values"));
-    restrict_values(node, value.as_array());
-  } else if (key == "const") {
-    restrict_values(node, {value});
-  } else {
-    known = false;
-  }
-  return {};
-}
-
-Status SchemaReader::read_string(const std::string& key, const Json& value, const std::string& at,
-                                 SchemaNode& node, bool& known) {
-  known = true;
-  if (key == "minLength") {
-    TRY_ASSIGN(const uint64_t count, count_of(value, at));
-    node.min_length = std::max(node.min_length, count);
-  } else if (key == "maxLength") {
-    TRY_ASSIGN(const uint64_t count, count_of(value, at));
-    keep_least(node.max_length, count);
-  } else if (key == "pattern" || key == "format") {
-    if (!value.is_string()) return schema_error(at, "want a string");
-    add_once(key == "pattern" ? node.patterns : node.formats, value.as_string());
-  } else {
-    known = false;
-    return {};
-  }
-  node.mentioned |= SchemaNode::kString;
-  return {};
-}
-
-Status SchemaReader::read_number(const std::string& key, const Json& value, const std::string& at,
-                                 SchemaNode& node, bool& known) {
-  const bool least = key == "minimum" || key == "exclusiveMinimum";
-  const bool most = key == "maximum" || key == "exclusiveMaximum";
-  known = least || most;
-  if (!known) return {};
-  const bool exclusive = key.starts_with("exclusive");
-  if (exclusive && value.is_bool())
-    return unsupported_keyword(
-        at, "the boolean form of draft 4 is not supported; give the limit itself");
-  TRY_ASSIGN(const NumberRange::Bound bound, bound_of(value, at, exclusive));
-  if (least)
-    node.range.at_least(bound);
-  else
-    node.range.at_most(bound);
-  node.mentioned |= SchemaNode::kInteger | SchemaNode::kFraction;
-  return {};
-}
-
-Status SchemaReader::read_array(const Json& schema, const std::string& pointer, SchemaNode& node) {
-  const auto about = [&](std::string_view key) {
-    const Json* value = schema.find(key);
-    if (value != nullptr) node.mentioned |= SchemaNode::kArray;
-    return value;
-  };
-  if (const Json* least = about("minItems")) {
-    TRY_ASSIGN(const uint64_t count, count_of(*least, below(pointer, "minItems")));
-    node.min_items = std::max(node.min_items, count);
-  }
-  if (const Json* most = about("maxItems")) {
-    TRY_ASSIGN(const uint64_t count, count_of(*most, below(pointer, "maxItems")));
-    keep_least(node.max_items, count);
-  }
-  if (const Json* unique = about("uniqueItems")) {
-    if (!unique->is_bool()) return schema_error(below(pointer, "uniqueItems"), "want a boolean");
-    if (unique->as_bool()) return unsupported_keyword(pointer, "uniqueItems is not supported");
-  }
-  SchemaNode::Items items;
-  // Drafts before 2020-12 spell prefixItems as a list under items, and items as additionalItems.
-  const Json* first = about("prefixItems");
-  const Json* others = about("items");
-  std::string first_key = "prefixItems", others_key = "items";
-  if (first == nullptr && others != nullptr && others->is_array()) {
-    first = others;
-    first_key = "items";
-    others = about("additionalItems");
-    others_key = "additionalItems";
-  }
-  if (first != nullptr) {
-    if (!first->is_array())
-      return schema_error(below(pointer, first_key), "want a list of schemas");
-    for (size_t i = 0; i < first->as_array().size(); ++i)
-      items.first.push_back({&first->as_array()[i], str_cat(pointer, "/", first_key, "/", i)});
-  }
-  if (others != nullptr) items.others = SchemaRef{others, below(pointer, others_key)};
-  if (!items.first.empty() || items.others) node.items.push_back(std::move(items));
-  return {};
-}
-
-Status SchemaReader::read_object(const Json& schema, const std::string& pointer, SchemaNode& node) {
-  const auto about = [&](std::string_view key) {
-    const Json* value = schema.find(key);
-    if (value != nullptr) node.mentioned |= SchemaNode::kObject;
-    return value;
-  };
-  SchemaNode::Members members;
-  if (const Json* properties = about("properties")) {
-    const std::string at = below(pointer, "properties");
-    if (!properties->is_object()) return schema_error(at, "want an object");
-    for (const auto& [key, value] : properties->as_object())
-      members.named.emplace_back(key, SchemaRef{&value, below(at, key)});
-  }
-  if (const Json* others = about("additionalProperties"))
-    members.others = SchemaRef{others, below(pointer, "additionalProperties")};
-  if (!members.named.empty() || members.others) node.members.push_back(std::move(members));
-  if (const Json* required = about("required")) {
-    const std::string at = below(pointer, "required");
-    if (!required->is_array()) return schema_error(at, "want a list of keys");
-    std::set<std::string> known(node.required.begin(), node.required.end());
-    for (const Json& key : required->as_array()) {
-      if (!key.is_string()) return schema_error(at, "want a list of keys");
-      if (known.insert(key.as_string()).second) node.required.push_back(key.as_string());
-    }
-  }
-  if (const Json* least = about("minProperties")) {
-    TRY_ASSIGN(const uint64_t count, count_of(*least, below(pointer, "minProperties")));
-    node.min_members = std::max(node.min_members, count);
-  }
-  if (const Json* most = about("maxProperties")) {
-    TRY_ASSIGN(const uint64_t count, count_of(*most, below(pointer, "maxProperties")));
-    keep_least(node.max_members, count);
-  }
-  return {};
+  return true;
 }
 
 }  // namespace pewter::grammar

@@ -15,6 +15,8 @@ struct TextWriting {
 
 // Whether a node restricts strings by more than enum and const.
 bool restricts_text(const SchemaNode& node);
+// Whether a value of the node's enum is a text that its other keywords admit. Errors as text_of's.
+Result<bool> admits_text(const SchemaNode& node, const Json& value);
 // The text between the quotes. Errors as add_schema's.
 Result<Expr> text_of(const SchemaNode& node, const TextWriting& writing);
 

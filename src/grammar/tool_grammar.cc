@@ -10,6 +10,7 @@ namespace pewter::grammar {
 namespace {
 
 constexpr size_t kMostParameters = 64;  // marks of a rule
+constexpr size_t kMostParameterWays = 16;
 constexpr uint32_t kMostTextStates = 4096;
 constexpr std::string_view kValueEnd = "</parameter>", kCallEnd = "</function>",
                            kBlockEnd = "</tool_call>", kParameter = "<parameter=";
@@ -70,6 +71,17 @@ Result<std::shared_ptr<const ByteDfa>> without_tags(const ByteDfa& texts) {
   return difference(texts, *tagged, 4 * kMostTextStates);
 }
 
+bool has_type(const Json& value, uint8_t types) {
+  if (value.is_null()) return (types & SchemaNode::kNull) != 0;
+  if (value.is_bool()) return (types & SchemaNode::kBoolean) != 0;
+  if (value.is_number()) {
+    const Result<Decimal> decimal = to_decimal(value);
+    return decimal && (types & (decimal->fraction.empty() ? SchemaNode::kInteger
+                                                          : SchemaNode::kFraction)) != 0;
+  }
+  return (types & (value.is_array() ? SchemaNode::kArray : SchemaNode::kObject)) != 0;
+}
+
 struct Parameter {
   std::string name;
   bool required = false;
@@ -88,21 +100,25 @@ class ToolWriter {
       return Error{ErrorCode::kUnsupported, "a tool whose name cannot stand in a tag"};
     const Json* schema = function.find("parameters");
     if (schema == nullptr) schema = function.find("input_schema");
-    std::vector<Parameter> parameters;
+    std::vector<std::vector<Parameter>> ways(1);
     if (schema != nullptr && is_true(function.find("strict"))) {
-      Result<std::vector<Parameter>> strict = strict_parameters(*schema);
+      auto strict = strict_parameters(*schema);
       if (!strict) return strict.error().within(name->as_string());
-      parameters = *std::move(strict);
+      ways = *std::move(strict);
     } else if (schema != nullptr) {
-      parameters = plain_parameters(*schema);
+      ways[0] = plain_parameters(*schema);
     }
-    if (parameters.size() > kMostParameters)
-      return Error{ErrorCode::kUnsupported,
-                   str_cat(name->as_string(), ": more than ", kMostParameters, " parameters")};
-    TRY_ASSIGN(Expr inside, inside_of(parameters));
-    // A rule of its own, whose marks are the parameters that have been seen.
-    const RuleId id = grammar_.add("a call of " + name->as_string(), std::move(inside));
-    return sequence({literal(str_cat("<function=", name->as_string(), ">\n")), rule(id)});
+    std::vector<Expr> insides;
+    for (const std::vector<Parameter>& parameters : ways) {
+      if (parameters.size() > kMostParameters)
+        return Error{ErrorCode::kUnsupported,
+                     str_cat(name->as_string(), ": more than ", kMostParameters, " parameters")};
+      TRY_ASSIGN(Expr inside, inside_of(parameters));
+      // A rule of its own, whose marks are the parameters that have been seen.
+      insides.push_back(rule(grammar_.add("a call of " + name->as_string(), std::move(inside))));
+    }
+    return sequence(
+        {literal(str_cat("<function=", name->as_string(), ">\n")), choice(std::move(insides))});
   }
 
  private:
@@ -193,12 +209,34 @@ class ToolWriter {
     return parts.empty() ? nullptr : choice(std::move(parts));
   }
 
-  Result<std::vector<Parameter>> strict_parameters(const Json& schema) {
+  // Of every way to satisfy the schema.
+  Result<std::vector<std::vector<Parameter>>> strict_parameters(const Json& schema) {
     SchemaReader reader(schema);
     TRY_ASSIGN(const std::vector<SchemaNode> nodes, reader.read({{&schema, "#"}}));
-    if (nodes.size() != 1 || (nodes[0].types & SchemaNode::kObject) == 0)
-      return unsupported_keyword("#", "want one object, without a choice of several");
-    const SchemaNode& node = nodes[0];
+    std::vector<std::vector<Parameter>> ways;
+    for (const SchemaNode& node : nodes) {
+      if ((node.types & SchemaNode::kObject) == 0) continue;
+      TRY_ASSIGN(auto way, way_of(schema, node, reader));
+      if (way) ways.push_back(*std::move(way));
+    }
+    if (ways.empty()) return unsupported_keyword("#", "no parameters satisfy it");
+    if (ways.size() > kMostParameterWays)
+      return unsupported_keyword(
+          "#", str_cat("more than ", kMostParameterWays, " combinations of alternatives"));
+    return ways;
+  }
+
+  // Nothing where a parameter is needed that has no value.
+  Result<std::optional<std::vector<Parameter>>> way_of(const Json& schema, const SchemaNode& node,
+                                                       SchemaReader& reader) {
+    // Each parameter comes at most once, and there are no others; how many there are is not
+    // counted.
+    if (!node.key_schemas.empty() || node.max_members || node.min_members > node.required.size())
+      return unsupported_keyword(
+          "#", "propertyNames, minProperties and maxProperties are not supported for parameters");
+    if (node.values || !node.excluded.empty())
+      return unsupported_keyword("#",
+                                 "enum and const are not supported for all parameters together");
     std::vector<Parameter> parameters;
     for (const std::string& name : node.keys()) {
       const bool needed = std::ranges::find(node.required, name) != node.required.end();
@@ -207,10 +245,13 @@ class ToolWriter {
         continue;
       }
       TRY_ASSIGN(Expr value, strict_value(schema, node.member(name), reader));
-      if (value && value->kind == Expression::Kind::kNothing) continue;
+      if (value && value->kind == Expression::Kind::kNothing) {
+        if (needed) return std::optional<std::vector<Parameter>>();
+        continue;
+      }
       parameters.push_back({name, needed, std::move(value)});
     }
-    return parameters;
+    return std::optional(std::move(parameters));
   }
 
   Result<Expr> strict_value(const Json& document, const Requirements& requirements,
@@ -223,8 +264,10 @@ class ToolWriter {
       has_others |= (node.types & ~SchemaNode::kString) != 0;
       if ((node.types & SchemaNode::kString) == 0) continue;
       if (node.values) {
-        for (const Json& value : *node.values)
-          if (value.is_string()) texts.push_back(literal(value.as_string()));
+        for (const Json& value : *node.values) {
+          TRY_ASSIGN(const bool fits, admits_text(node, value));
+          if (fits) texts.push_back(literal(value.as_string()));
+        }
         continue;
       }
       if (!restricts_text(node)) return Expr();
@@ -246,13 +289,16 @@ class ToolWriter {
   Result<Expr> without_strings(const std::vector<SchemaNode>& nodes) {
     std::vector<Expr> parts;
     for (const SchemaNode& node : nodes) {
-      if (node.values) {
+      const bool is_bare = !node.range.least && !node.range.most && node.steps.empty();
+      const bool excludes =
+          std::ranges::any_of(node.excluded, [](const Json& value) { return !value.is_string(); });
+      if (node.values && is_bare && !excludes) {
         for (const Json& value : *node.values)
-          if (!value.is_string()) parts.push_back(rules_.constant(value));
+          if (!value.is_string() && has_type(value, node.types))
+            parts.push_back(rules_.constant(value));
         continue;
       }
-      if ((node.types & (SchemaNode::kObject | SchemaNode::kArray)) != 0 || node.range.least ||
-          node.range.most)
+      if ((node.types & (SchemaNode::kObject | SchemaNode::kArray)) != 0 || !is_bare || excludes)
         return unsupported_keyword(node.pointer,
                                    "a choice between restricted texts and other restricted values");
       if ((node.types & SchemaNode::kInteger) != 0)

@@ -4,8 +4,8 @@
 
 #include <mutex>
 
+#include "server/endpoints.h"
 #include "server/http/router.h"
-#include "server/openai/endpoints.h"
 #include "server/worker_pool.h"
 
 namespace pewter::server {

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "server/openai/endpoints.h"
+#include "server/endpoints.h"
 
 namespace pewter::server {
 

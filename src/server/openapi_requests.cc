@@ -30,17 +30,30 @@ const std::string_view kFieldGroups = R"json({
     "include_stop_str_in_output": {"type": "boolean"},
     "skip_special_tokens": {"type": "boolean", "default": true},
     "return_token_ids": {"type": "boolean"},
+    "bad_words": {"description": "texts that are not said", "anyOf": [{"type": "string", "minLength": 1},
+      {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 1024}]},
+    "allowed_token_ids": {"type": "array", "description": "the only ids that may be chosen", "minItems": 1,
+      "items": {"type": "integer", "minimum": 0}},
+    "truncate_prompt_tokens": {"anyOf": [{"type": "integer", "minimum": 1}, {"const": -1}]},
     "response_format": {"$ref": "#/components/schemas/Format"},
     "structured_outputs": {"type": "object", "description": "one of these; docs/structured-output.md",
       "properties": {"json": {"$ref": "#/components/schemas/AnswerSchema"}, "regex": {"type": "string"},
         "choice": {"$ref": "#/components/schemas/Choices"}, "grammar": {"type": "string"},
-        "json_object": {"type": "boolean"}}},
+        "json_object": {"type": "boolean"}, "structural_tag": {"description": "an object with triggers and structures, or its text"}}},
     "guided_json": {"$ref": "#/components/schemas/AnswerSchema"},
     "guided_regex": {"type": "string"},
     "guided_choice": {"$ref": "#/components/schemas/Choices"},
     "guided_grammar": {"type": "string"},
     "grammar": {"type": "string"},
     "json_schema": {"$ref": "#/components/schemas/AnswerSchema"}
+  },
+  "Reports": {
+    "prompt_logprobs": {"type": "integer", "minimum": 0, "maximum": 20, "description": "only without stream"},
+    "return_prompt_text": {"type": "boolean"},
+    "repetition_detection": {"type": "object", "properties": {
+      "max_pattern_size": {"type": "integer", "minimum": 0, "maximum": 1024},
+      "min_pattern_size": {"type": "integer", "minimum": 0, "maximum": 1024},
+      "min_count": {"type": "integer", "minimum": 0, "maximum": 1024}}}
   },
   "Thinking": {
     "chat_template_kwargs": {"type": "object", "description": "variables of the chat template",
@@ -61,6 +74,7 @@ const std::string_view kFieldGroups = R"json({
     "tools": {"type": "array", "items": {"type": "object", "required": ["function"], "properties": {
       "type": {"const": "function"},
       "function": {"$ref": "#/components/schemas/Function"}}}},
+    "chat_template": {"type": "string", "description": "only where --trust-request-chat-template allows it"},
     "add_generation_prompt": {"type": "boolean"},
     "continue_final_message": {"type": "boolean"}
   }
@@ -71,7 +85,8 @@ const std::string_view kRequestSchemas = R"json({
     "anyOf": [{"type": "object"}, {"type": "boolean"}, {"type": "string"}]},
   "Choices": {"type": "array", "minItems": 1, "maxItems": 10000, "items": {"type": "string"}},
   "Format": {"type": "object", "required": ["type"], "properties": {
-    "type": {"enum": ["text", "json_object", "json_schema"]},
+    "type": {"enum": ["text", "json_object", "json_schema", "structural_tag"]},
+    "triggers": {"type": "array", "items": {"type": "string", "minLength": 1}}, "structures": {"type": "array", "items": {"type": "object"}},
     "schema": {"$ref": "#/components/schemas/AnswerSchema"},
     "json_schema": {"type": "object", "required": ["schema"], "properties": {"name": {"type": "string"},
       "strict": {"type": "boolean"}, "schema": {"$ref": "#/components/schemas/AnswerSchema"}}}}},
@@ -91,15 +106,16 @@ const std::string_view kRequestSchemas = R"json({
       "function": {"type": "object", "required": ["name"], "properties": {
         "name": {"type": "string", "minLength": 1},
         "arguments": {"anyOf": [{"type": "string"}, {"type": "object"}]}}}}}}}},
-  "ChatRequest": {"type": "object", "required": ["messages"], "include": ["Generation", "Thinking", "Chat"],
+  "ChatRequest": {"type": "object", "required": ["messages"], "include": ["Generation", "Reports", "Thinking", "Chat"],
     "properties": {
       "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ChatMessage"}},
       "logprobs": {"type": "boolean"},
       "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20, "description": "only with logprobs: true"},
       "tool_choice": {"description": "only with tools", "anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object"}]},
       "parallel_tool_calls": {"type": "boolean", "default": true},
+      "echo": {"type": "boolean", "description": "the assistant's message that is gone on with stands in the answer"},
       "include_reasoning": {"type": "boolean", "default": true}}},
-  "CompletionRequest": {"type": "object", "required": ["prompt"], "include": ["Generation"], "properties": {
+  "CompletionRequest": {"type": "object", "required": ["prompt"], "include": ["Generation", "Reports"], "properties": {
     "prompt": {"anyOf": [{"type": "string", "minLength": 1},
       {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
       {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},

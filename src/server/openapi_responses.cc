@@ -27,7 +27,7 @@ const std::string_view kResponseSchemas = R"json({
       "choices": {"type": "array", "minItems": 1, "items": {"type": "object",
         "required": ["index", "message", "logprobs", "finish_reason", "stop_reason"], "properties": {
           "index": {"type": "integer"}, "logprobs": {"type": ["object", "null"]},
-          "finish_reason": {"enum": ["stop", "length", "tool_calls"]},
+          "finish_reason": {"enum": ["stop", "length", "tool_calls", "repetition"]},
           "stop_reason": {"type": ["string", "integer", "null"]},
           "reasoning_truncated": {"const": true},
           "token_ids": {"type": "array", "items": {"type": "integer"}},
@@ -43,7 +43,7 @@ const std::string_view kResponseSchemas = R"json({
       "choices": {"type": "array", "minItems": 1, "items": {"type": "object",
         "required": ["index", "text", "logprobs", "finish_reason", "stop_reason"], "properties": {
           "index": {"type": "integer"}, "text": {"type": "string"}, "logprobs": {"type": ["object", "null"]},
-          "finish_reason": {"enum": ["stop", "length"]},
+          "finish_reason": {"enum": ["stop", "length", "repetition"]},
           "stop_reason": {"type": ["string", "integer", "null"]}}}}}},
   "Item": {"anyOf": [
     {"type": "object", "required": ["id", "type", "status", "summary", "content"], "properties": {

@@ -8,6 +8,7 @@
 
 #include "server/anthropic/messages_request.h"
 #include "server/endpoint_table.h"
+#include "server/openai/schema.h"
 #include "server/responses/responses_request.h"
 
 namespace pewter::server {

@@ -116,6 +116,12 @@ TEST(ServeArguments, ComeFromEverywhere) {
   EXPECT_THAT(complaint({"--port", "1", "--allow-credentials"}), HasSubstr("--allowed-origins"));
   EXPECT_THAT(complaint({"--port", "1", "--reasoning-effort-budgets", "{\"low\": \"x\"}"}),
               HasSubstr("low: want an integer"));
+  for (const auto& [config, word] :
+       {std::pair("{\"think_end_str\": \"stop\"}", "ends with </think>"),
+        {"{\"think_start_str\": \"[\"}", "begins with <think>"},
+        {"{\"end\": \"x\"}", "unknown field \"end\""},
+        {"{\"think_end_str\": 5}", "think_end_str: want a string"}})
+    EXPECT_THAT(complaint({"--port", "1", "--reasoning-config", config}), HasSubstr(word));
 }
 
 }  // namespace

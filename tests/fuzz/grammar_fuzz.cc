@@ -24,7 +24,7 @@ std::vector<std::string> vocabulary() {
 }
 
 std::optional<AnswerRules> rules_of(uint8_t kind, std::string_view text) {
-  AnswerRules rules{.kind = static_cast<AnswerRules::Kind>(kind % 6), .text = std::string(text)};
+  AnswerRules rules{.kind = static_cast<AnswerRules::Kind>(kind % 7), .text = std::string(text)};
   using Kind = AnswerRules::Kind;
   if (rules.kind == Kind::kRegex || rules.kind == Kind::kEbnf) return rules;
   const auto json = Json::parse(text, {.max_depth = 100, .max_values = 20000});

@@ -3,8 +3,8 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "server/anthropic/messages_request.h"
-#include "server/openai/errors.h"
 #include "server/openai/schema.h"
+#include "server/request/errors.h"
 #include "server/responses/responses_request.h"
 
 using namespace pewter;

@@ -177,6 +177,26 @@ TEST(ToolCalls, StrictToolsAreHeldToTheirSchemasWhereTextIsFreeOtherwise) {
   EXPECT_FALSE(admits(wrong));
 }
 
+TEST(ToolCalls, StrictParametersMayDependOnEachOther) {
+  const Json tools = Json::parse(R"([{"type":"function","function":{"name":"f","strict":true,
+      "parameters":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},
+      "deep":{"type":"boolean"}},"oneOf":[{"required":["id"]},{"required":["name"]}],
+      "dependentRequired":{"deep":["id"]}}}}])")
+                         .value();
+  const auto grammar = compile(tools, true, "", false);
+  const auto admits = [&](const std::string& parameters) {
+    return grammar::matches(grammar->automaton(), "<tool_call>\n<function=f>\n" + parameters +
+                                                      "</function>\n</tool_call>");
+  };
+  const std::string id = "<parameter=id>\n7\n</parameter>\n",
+                    name = "<parameter=name>\nsome text\n</parameter>\n",
+                    deep = "<parameter=deep>\ntrue\n</parameter>\n";
+  for (const std::string& good : {id, name, id + deep, deep + id})
+    EXPECT_TRUE(admits(good)) << good;
+  for (const std::string& bad : {std::string(), deep, id + name, name + id, name + deep})
+    EXPECT_FALSE(admits(bad)) << bad;
+}
+
 TEST(ToolCalls, ErrorsNameToolAndPlace) {
   const Json tools =
       Json::parse(R"([{"type":"function","function":{"name":"f","strict":true,"parameters":
@@ -186,7 +206,7 @@ TEST(ToolCalls, ErrorsNameToolAndPlace) {
       {.kind = AnswerRules::Kind::kToolCalls, .tools = {.tools = tools, .required = true}}, false);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message,
-              HasSubstr("f: #/properties/a: uniqueItems is not supported"));
+              HasSubstr("f: #/properties/a: uniqueItems is supported where"));
 }
 
 }  // namespace

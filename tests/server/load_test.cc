@@ -227,6 +227,24 @@ TEST(Shutdown, LetsRunningRequestsEndAndRefusesNewOnes) {
   EXPECT_FALSE(idle.is_open_after(kSlowness * 2s));
 }
 
+TEST(Shutdown, TellsThoseItCutsOff) {
+  RunningServer server({.max_sequences = 1});
+  Client streamed(server.port()), whole(server.port());
+  streamed.post("/v1/chat/completions",
+                chat("Hi", ",\"max_tokens\":8000,\"ignore_eos\":true,\"stream\":true"));
+  ASSERT_TRUE(streamed.receive_until("\"delta\""));
+  whole.post("/v1/chat/completions", chat("Hi", ",\"max_tokens\":8000,\"ignore_eos\":true"));
+  server.api.drain();
+  server.loaded->engine->cancel_all();
+  const Answer stream = streamed.receive();
+  EXPECT_TRUE(stream.complete);
+  ASSERT_GT(stream.events().size(), 2u);
+  EXPECT_EQ(stream.events().back(), "[DONE]");
+  EXPECT_THAT(stream.events()[stream.events().size() - 2], HasSubstr("shutting down"));
+  EXPECT_EQ(whole.receive().status, 503);
+  EXPECT_TRUE(server.is_idle_within(2s));
+}
+
 TEST(Shutdown, CutsOffWhatDoesNotEnd) {
   auto server = std::make_unique<RunningServer>();
   Client running(server->port());

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "server/openai/answer_grammar.h"
+#include "server/answer/answer_grammar.h"
 
 namespace pewter::server_test {
 
@@ -25,6 +25,8 @@ RunningServer::RunningServer(const Options& options)
   served->grammars = server::make_grammar_compiler(loaded->tokenizer, loaded->engine->vocab_size());
   served->schema.defaults = loaded->defaults.sampling;
   served->reasoning = options.reasoning;
+  served->schema.own_templates = options.own_templates;
+  served->exclude_unwanted_tools = options.exclude_unwanted_tools;
   model = std::move(served);
   if (options.ready) api.serve(model);
   server::HttpLimits limits;

@@ -24,6 +24,7 @@ struct RunningServer {
     DraftOptions draft = {};
     std::vector<std::string> api_keys = {};
     server::ReasoningOptions reasoning = {};
+    bool own_templates = false, exclude_unwanted_tools = false;
     bool ready = true;  // false: as if the model were still loading
   };
   explicit RunningServer(const Options& options);

@@ -87,6 +87,8 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.block_count, 1);
   arena.take(scratch_.claims, 2);
   arena.take(scratch_.net_words, cuda::kNetWords);
+  // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head.
+  arena.take(scratch_.arrivals, cuda::kMostNetRows * (l.delta_channels + l.value_heads));
   arena.take(scratch_.expert_outputs, l.top_k > 0 ? (pairs + rows) * l.widest_input : 0);
   arena.take(
       scratch_.codes,
@@ -227,6 +229,7 @@ cuda::DeltaArgs CudaOps::delta_args(const DeltaMixArgs& args) const {
                         .value_heads = to_int(args.value_heads),
                         .key_dim = to_int(args.key_dim),
                         .value_dim = to_int(args.value_dim),
+                        .sharers = to_int(args.value_heads / args.key_heads),
                         .state = args.state.state.data_as<float>(),
                         .window = bf16(args.state.window),
                         .tape = bf16(args.state.tape),
@@ -281,7 +284,10 @@ bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
   cuda::DeltaNet net{.in = normed_product(args.in),
                      .mix = mix_args(args.mix),
                      .out = adding_product(args.out),
-                     .words = scratch_.net_words};
+                     .next = prefetch_of({}, args.next),
+                     .words = scratch_.net_words,
+                     .arrivals = scratch_.arrivals,
+                     .arrival_pairs = to_int(args.mix.in.dim(1) / 2)};
   if (cuda::is_coded(args.out.w.format)) net.mix.codes = scratch_.codes;
   const TensorView& x = args.in.x;
   if (x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
@@ -298,6 +304,25 @@ bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
   return true;
 }
 
+// As much as the cache may be expected to keep until it is read.
+cuda::Prefetch CudaOps::prefetch_of(std::initializer_list<const WeightMatrix*> first,
+                                    NextWeights next) const {
+  cuda::Prefetch list;
+  int64_t left = gpu().cache_bytes * 2 / 5;
+  const auto add = [&](const WeightMatrix* w) {
+    if (list.count == cuda::kMostPrefetched || w->layout != cuda::kTiledLayout || w->count != 1)
+      return;
+    const int64_t bytes = std::min(w->values.dim(1), left) / 16 * 16;
+    if (bytes == 0) return;
+    list.from[list.count] = reinterpret_cast<const uint8_t*>(w->values.data());
+    list.bytes[list.count++] = to_int(bytes);
+    left -= bytes;
+  };
+  for (const WeightMatrix* w : first) add(w);
+  for (const WeightMatrix* w : next) add(w);
+  return list;
+}
+
 void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
   cuda::DeltaArgs delta = delta_args(args);
   delta.fold_slot = static_cast<int32_t>(slot);
@@ -306,7 +331,9 @@ void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
   cuda::delta_decode(stream(), delta);
 }
 
-void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
+void CudaOps::attention_prepare(const AttentionPrepareArgs& args) { prepare(args, {}); }
+
+void CudaOps::prepare(const AttentionPrepareArgs& args, const cuda::Prefetch& next) {
   cuda::attention_prepare(stream(),
                           {.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
                            .batch = batch_of(args.batch),
@@ -322,7 +349,8 @@ void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
                            .positions = args.batch.positions,
                            .position_delta = args.batch.position_delta,
                            .q = bf16(args.q),
-                           .q_stride = args.q.stride(0)});
+                           .q_stride = args.q.stride(0),
+                           .next = next});
 }
 
 void CudaOps::attention(const AttentionArgs& args) { attend(args, false, true); }
@@ -352,7 +380,10 @@ bool CudaOps::attend(const AttentionArgs& args, bool wants_codes, bool runs) {
 
 void CudaOps::attention_net(const AttentionNetArgs& args) {
   if (args.stages.runs(0)) norm_linear(args.in);
-  if (args.stages.runs(1)) attention_prepare(args.prepare);
+  if (args.stages.runs(1))
+    prepare(args.prepare, args.prepare.batch.phase == Phase::kDecode
+                              ? prefetch_of({&args.out.w}, args.next)
+                              : cuda::Prefetch{});
   const bool coded = attend(args.attention, cuda::is_coded(args.out.w.format), args.stages.runs(2));
   if (args.stages.runs(3)) add_product(args.out, coded);
 }

@@ -62,7 +62,8 @@ class CudaOps final : public Ops {
     float* mixed = nullptr;           // delta prefill: [rows + 16·sequences, channels]
     float* mixed_gates = nullptr;
     int32_t* claims = nullptr;
-    int32_t* net_words = nullptr;    // as claims
+    int32_t* net_words = nullptr;
+    uint64_t* arrivals = nullptr;
     float* edited_logits = nullptr;  // [logits rows, vocabulary]
     cuda::SamplePart* sample_parts = nullptr;
     float* attention_partials = nullptr;
@@ -82,7 +83,10 @@ class CudaOps final : public Ops {
   bool fused_delta_net(const DeltaNetArgs& args);
   // Not `runs`: only what they would do is decided.
   bool mix(const DeltaMixArgs& args, bool wants_codes, bool runs);
+  void prepare(const AttentionPrepareArgs& args, const cuda::Prefetch& next);
   bool attend(const AttentionArgs& args, bool wants_codes, bool runs);
+  cuda::Prefetch prefetch_of(std::initializer_list<const WeightMatrix*> first,
+                             NextWeights next) const;
   // Norm and logits of the router; what is left of routing.
   cuda::RouteRows router_logits(const RouteArgs& args, bool wants_codes, bool runs,
                                 bool& has_codes);

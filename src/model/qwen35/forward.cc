@@ -1,7 +1,37 @@
 #include "model/qwen35/forward.h"
 
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
 namespace pewter {
 namespace {
+
+// What a block reads first, for the block before it.
+struct FirstWeights {
+  std::array<const WeightMatrix*, 5> list{};
+  size_t count = 0;
+  explicit FirstWeights(std::initializer_list<const WeightMatrix*> matrices)
+      : count(matrices.size()) {
+    std::copy(matrices.begin(), matrices.end(), list.begin());
+  }
+  NextWeights span() const { return std::span(list).first(count); }
+};
+FirstWeights first_of_mixer(const LayerWeights& weights) {
+  if (weights.delta) {
+    const DeltaWeights& delta = *weights.delta;
+    return FirstWeights{&delta.in_b, &delta.in_a, &delta.in_qkv, &delta.in_z};
+  }
+  const AttentionWeights& attention = *weights.attention;
+  return FirstWeights{&attention.q, &attention.k, &attention.v};
+}
+// Of the experts those that do not depend on the routing.
+FirstWeights first_of_feed_forward(const LayerWeights& weights) {
+  if (weights.mlp) return FirstWeights{&weights.mlp->gate, &weights.mlp->up};
+  const MoeWeights& moe = *weights.moe;
+  return FirstWeights{&moe.router, &moe.shared_weight, &moe.shared_gate, &moe.shared_up,
+                      &moe.shared_down};
+}
 
 DeltaMixArgs delta_args(const Qwen35Model& model, int64_t layer, const Batch& batch,
                         const StatePool& pool, const Activations& act) {
@@ -28,15 +58,18 @@ void gated_delta_net(Ops& ops, const Qwen35Model& model, int64_t layer, const Ba
   const LayerWeights& weights = model.weights.layers[static_cast<size_t>(layer)];
   const DeltaWeights& delta = *weights.delta;
   const WeightMatrix* const in[] = {&delta.in_qkv, &delta.in_z, &delta.in_b, &delta.in_a};
-  ops.delta_net(
-      {.in = {.x = act.residual,
-              .norm = weights.input_norm,
-              .epsilon = model.config.norm_epsilon,
-              .w = in,
-              .out = act.delta_in},
-       .mix = delta_args(model, layer, batch, pool, act),
-       .out = {
-           .x = act.delta_out, .w = delta.out, .partial = act.partial, .residual = act.residual}});
+  const FirstWeights next = first_of_feed_forward(weights);
+  ops.delta_net({.in = {.x = act.residual,
+                        .norm = weights.input_norm,
+                        .epsilon = model.config.norm_epsilon,
+                        .w = in,
+                        .out = act.delta_in},
+                 .mix = delta_args(model, layer, batch, pool, act),
+                 .out = {.x = act.delta_out,
+                         .w = delta.out,
+                         .partial = act.partial,
+                         .residual = act.residual},
+                 .next = next.span()});
 }
 
 NormLinearArgs attention_in(const Qwen35Model& model, const LayerWeights& weights,
@@ -72,6 +105,7 @@ void gated_attention(Ops& ops, const Qwen35Model& model, const LayerWeights& wei
   const ModelConfig& config = model.config;
   const AttentionWeights& attention = *weights.attention;
   const WeightMatrix* const in[] = {&attention.q, &attention.k, &attention.v};
+  const FirstWeights next = first_of_feed_forward(weights);
   ops.attention_net({.in = attention_in(model, weights, in, act),
                      .prepare = attention_prepare(model, attention, kv, batch, act),
                      .attention = {.batch = batch,
@@ -85,10 +119,11 @@ void gated_attention(Ops& ops, const Qwen35Model& model, const LayerWeights& wei
                      .out = {.x = act.attention_out,
                              .w = attention.out,
                              .partial = act.partial,
-                             .residual = act.residual}});
+                             .residual = act.residual},
+                     .next = next.span()});
 }
 
-void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weights,
+void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weights, NextWeights next,
                   Activations& act) {
   const float epsilon = model.config.norm_epsilon;
   if (weights.mlp) {
@@ -129,7 +164,8 @@ void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weight
                     .down = moe.down,
                     .shared_down = moe.shared_down,
                     .partial = act.partial,
-                    .residual = act.residual}});
+                    .residual = act.residual},
+           .next = next});
 }
 
 // The MTP layer's residual stream: each row's hidden and the embedding of its next token.
@@ -155,7 +191,9 @@ void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& b
     gated_delta_net(ops, model, layer, batch, pool, act);
   else
     gated_attention(ops, model, weights, pool.kv.layer(model.ordinal[at]), batch, act);
-  feed_forward(ops, model, weights, act);
+  if (at + 1 == model.weights.layers.size()) return feed_forward(ops, model, weights, {}, act);
+  const FirstWeights next = first_of_mixer(model.weights.layers[at + 1]);
+  feed_forward(ops, model, weights, next.span(), act);
 }
 
 void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
@@ -180,7 +218,7 @@ void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const S
   const MtpWeights& mtp = *model.weights.mtp;
   combine_mtp(ops, model, batch, act);
   gated_attention(ops, model, mtp.layer, pool.kv.layer(model.mtp_kv_layer()), batch, act);
-  feed_forward(ops, model, mtp.layer, act);
+  feed_forward(ops, model, mtp.layer, {}, act);
   ops.final_norm({.x = act.residual,
                   .norm = mtp.norm,
                   .epsilon = model.config.norm_epsilon,

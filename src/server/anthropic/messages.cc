@@ -1,7 +1,7 @@
 // POST /v1/messages and /v1/messages/count_tokens, Anthropic's API.
+#include "server/answer/chat_plan.h"
 #include "server/anthropic/messages_format.h"
 #include "server/anthropic/messages_request.h"
-#include "server/openai/chat_plan.h"
 
 namespace pewter::server {
 namespace {

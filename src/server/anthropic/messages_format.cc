@@ -1,7 +1,7 @@
 #include "server/anthropic/messages_format.h"
 
-#include "server/openai/json_pieces.h"
-#include "server/openai/part_stream.h"
+#include "server/answer/json_pieces.h"
+#include "server/answer/part_stream.h"
 #include "server/sse.h"
 
 namespace pewter::server {

@@ -2,7 +2,7 @@
 // events that build it.
 #pragma once
 
-#include "server/openai/generation.h"
+#include "server/answer/generation.h"
 
 namespace pewter::server {
 

@@ -1,13 +1,10 @@
 #include "server/anthropic/messages_request.h"
 
 #include "base/blanks.h"
+#include "server/request/translation.h"
 
 namespace pewter::server {
 namespace {
-
-Error unsupported(const std::string& path, std::string_view what) {
-  return {ErrorCode::kUnsupported, str_cat(path, ": this server does not support ", what)};
-}
 
 // A block of content, whose type is known and whose other fields are still to be read.
 struct Block {
@@ -36,10 +33,10 @@ Result<std::string> text_of(Block& block) {
     const Json* source = block.fields.take("source");
     if (source == nullptr) return bad_request(block.path + ".source: missing");
     TRY_ASSIGN(Block inner, Block::of(*source, block.path + ".source"));
-    if (inner.type != "text") return unsupported(block.path, "documents that are not plain text");
+    if (inner.type != "text") return not_supported(block.path, "documents that are not plain text");
     return inner.required("data");
   }
-  if (block.type == "image") return unsupported(block.path, "images yet");
+  if (block.type == "image") return not_supported(block.path, "images yet");
   return bad_request(
       str_cat(block.path, ".type: a block ", safe_quote(block.type), " is not understood here"));
 }
@@ -59,13 +56,6 @@ Result<std::string> only_text(const Json& content, const std::string& path,
     text += piece;
   }
   return text;
-}
-
-Json message(std::string_view role, std::string_view content) {
-  Json json;
-  json.set("role", role);
-  json.set("content", content);
-  return json;
 }
 
 // Collects messages in the form of the chat API.
@@ -94,7 +84,7 @@ Status Conversation::add_system(const Json& system) {
   const auto add_text = [this](const std::string& text) {
     if (text.starts_with("x-anthropic-billing-header:") || text.empty()) return;
     if (messages_.empty())
-      messages_.push_back(message("system", text));
+      messages_.push_back(chat_message("system", text));
     else
       messages_.back().set("content",
                            messages_.back().find("content")->as_string() + "\n\n" + text);
@@ -125,19 +115,19 @@ Status Conversation::add(const Json& given, const std::string& path) {
   if (role == "user") return add_user(*content, path + ".content");
   if (role == "assistant") return add_assistant(*content, path + ".content");
   TRY_ASSIGN(const std::string text, only_text(*content, path + ".content", "\n\n"));
-  messages_.push_back(message("system", text));
+  messages_.push_back(chat_message("system", text));
   return {};
 }
 
 Status Conversation::add_user(const Json& content, const std::string& path) {
   if (!content.is_array()) {
     TRY_ASSIGN(const std::string text, only_text(content, path, ""));
-    messages_.push_back(message("user", text));
+    messages_.push_back(chat_message("user", text));
     return {};
   }
   std::optional<std::string> text;
   const auto flush = [&] {
-    if (text) messages_.push_back(message("user", *text));
+    if (text) messages_.push_back(chat_message("user", *text));
     text.reset();
   };
   for (size_t i = 0; i < content.as_array().size(); ++i) {
@@ -162,16 +152,14 @@ Status Conversation::add_result(Block& block) {
   if (content != nullptr) {
     TRY_ASSIGN(text, only_text(*content, block.path + ".content", "\n"));
   }
-  Json result = message("tool", text);
-  result.set("tool_call_id", id);
-  messages_.push_back(std::move(result));
+  messages_.push_back(tool_message(id, text));
   return {};
 }
 
 Status Conversation::add_assistant(const Json& content, const std::string& path) {
   if (!content.is_array()) {
     TRY_ASSIGN(const std::string text, only_text(content, path, ""));
-    messages_.push_back(message("assistant", text));
+    messages_.push_back(chat_message("assistant", text));
     return {};
   }
   std::string text, thinking;
@@ -185,61 +173,41 @@ Status Conversation::add_assistant(const Json& content, const std::string& path)
       TRY_ASSIGN(const std::string id, block.required("id"));
       TRY_ASSIGN(const std::string name, block.required("name"));
       const Json* input = block.fields.take("input");
-      Json function, call;
-      function.set("name", name);
-      function.set("arguments", input == nullptr ? Json(Json::Object{}) : *input);
-      call.set("id", id);
-      call.set("type", "function");
-      call.set("function", std::move(function));
-      calls.push_back(std::move(call));
+      calls.push_back(chat_call(id, name, input == nullptr ? Json(Json::Object{}) : *input));
     } else if (block.type != "redacted_thinking") {
       TRY_ASSIGN(const std::string piece, text_of(block));
       text += piece;
     }
   }
-  Json answer = message("assistant", text);
-  if (!thinking.empty()) answer.set("reasoning_content", thinking);
-  if (!calls.empty()) answer.set("tool_calls", Json(std::move(calls)));
-  messages_.push_back(std::move(answer));
+  messages_.push_back(assistant_message(text, thinking, std::move(calls)));
   return {};
 }
 
 // {name, description, input_schema} as the chat API has it. What else stands there, such as
 // cache_control, is about the transport and would only change the prompt. Tools that Anthropic runs
 // are an offer beside the others, and left out; alone they are what a request is about.
-Result<Json> chat_tools(const Json& tools, std::vector<std::string>& left_out) {
-  if (!tools.is_array()) return bad_request(str_cat("tools: want a list, not ", kind_name(tools)));
-  Json::Array list;
-  for (size_t i = 0; i < tools.as_array().size(); ++i) {
-    const std::string path = str_cat("tools[", i, "]");
-    TRY_ASSIGN(Fields fields, Fields::of(tools.as_array()[i], path));
-    std::string type = "custom", name;
-    std::optional<std::string> description;
-    TRY(fields.read("type", type));
-    if (type != "custom") {
-      left_out.push_back(str_cat(path, ".type=", type));
-      continue;
-    }
-    TRY(fields.read("name", name));
-    if (name.empty()) return bad_request(path + ".name: missing");
-    TRY(fields.read("description", description));
-    const Json* schema = fields.take("input_schema");
-    if (schema == nullptr) return bad_request(path + ".input_schema: missing");
-    TRY(Fields::of(*schema, path + ".input_schema"));
-    Json function, tool;
-    function.set("name", name);
-    if (description) function.set("description", *description);
-    function.set("parameters", *schema);
-    if (const Json* strict = fields.take("strict")) function.set("strict", *strict);
-    tool.set("type", "function");
-    tool.set("function", std::move(function));
-    list.push_back(std::move(tool));
+Status read_tool(ToolList& list, const Json& tool, const std::string& path) {
+  TRY_ASSIGN(Fields fields, Fields::of(tool, path));
+  std::string type = "custom", name;
+  std::optional<std::string> description;
+  TRY(fields.read("type", type));
+  if (type != "custom") {
+    list.leave_out(path, type);
+    return {};
   }
-  if (!list.empty()) return Json(std::move(list));
-  if (!left_out.empty())
-    return unsupported("tools[0].type",
-                       "tools that Anthropic runs itself, and there are no others");
-  return Json();
+  TRY(fields.read("name", name));
+  if (name.empty()) return bad_request(path + ".name: missing");
+  TRY(fields.read("description", description));
+  const Json* schema = fields.take("input_schema");
+  if (schema == nullptr) return bad_request(path + ".input_schema: missing");
+  TRY(Fields::of(*schema, path + ".input_schema"));
+  Json function;
+  function.set("name", name);
+  if (description) function.set("description", *description);
+  function.set("parameters", *schema);
+  if (const Json* strict = fields.take("strict")) function.set("strict", *strict);
+  list.add(std::move(function));
+  return {};
 }
 
 Status read_tool_choice(Fields& fields, ChatRequest& request) {
@@ -252,10 +220,8 @@ Status read_tool_choice(Fields& fields, ChatRequest& request) {
   TRY(inner.read("name", name));
   TRY(inner.read("disable_parallel_tool_use", one));
   request.parallel_tool_calls = !one;
-  for (const auto& [word, which] : {std::pair("auto", ToolChoice::kAuto),
-                                    {"none", ToolChoice::kNone},
-                                    {"any", ToolChoice::kRequired}})
-    if (type == word) return choose_tools(which, "", "tool_choice", request);
+  if (const auto which = tool_choice_of(type, "any"))
+    return choose_tools(*which, "", "tool_choice", request);
   if (type != "tool")
     return bad_request(str_cat("tool_choice.type: ", safe_quote(type),
                                " is none of \"auto\", \"any\", \"tool\", \"none\""));
@@ -298,14 +264,14 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const Messages
   ChatRequest request;
   GenerationFields& generation = request.generation;
   TRY(read_generation(fields, options.schema.defaults, generation));
+  TRY(refuse_reports(fields));
   if (generation.n != 1) return bad_request("n: this API has one answer a request");
   TRY(fields.read_strings("stop_sequences", generation.stops, kMostStops));
   std::erase(generation.stops, "");
   TRY(read_conversation(fields, options.schema, request.chat));
-  std::vector<std::string> left_out;
-  if (const Json* tools = fields.take("tools")) {
-    TRY_ASSIGN(request.chat.tools, chat_tools(*tools, left_out));
-  }
+  ToolList tools;
+  TRY(read_tools(fields, tools, read_tool));
+  TRY_ASSIGN(request.chat.tools, tools.take("Anthropic"));
   TRY(read_tool_choice(fields, request));
   TRY(read_output_config(fields, request));
   TRY(read_thinking(fields, request.chat.template_kwargs, request.thinking));
@@ -318,7 +284,7 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const Messages
   fields.ignore({"context_management", "betas", "anthropic_version", "anthropic_beta",
                  "inference_geo", "speed", "cache_control", "diagnostics"});
   request.unread = fields.unread();
-  request.unread.insert(request.unread.end(), left_out.begin(), left_out.end());
+  request.unread.insert(request.unread.end(), tools.left_out().begin(), tools.left_out().end());
   options.schema.tell(fields);
   return request;
 }

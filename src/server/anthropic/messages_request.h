@@ -12,7 +12,7 @@
 // Images and what Anthropic's own servers do are refused by their place.
 #pragma once
 
-#include "server/openai/schema.h"
+#include "server/request/chat_request.h"
 
 namespace pewter::server {
 

@@ -20,6 +20,11 @@ using Parser = http::request_parser<http::string_body>;
 
 std::string_view view(beast::string_view text) { return {text.data(), text.size()}; }
 
+// The path of a target: percent-decoded and without the query, or nothing when it is not valid.
+std::optional<std::string> path_of(std::string_view target) {
+  return percent_decode(target.substr(0, target.find('?')));
+}
+
 class Session;
 
 class SessionExchange final : public Exchange {
@@ -120,6 +125,8 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   void serve();
   void refuse(int status, std::string_view type, std::string_view message);
   void refuse_parse(const beast::error_code& error);
+  // Which API the request being read is one of: an error has to be in its form, whatever it is.
+  ErrorForm form() const;
   void append_head(const HttpResponse& response, Framing framing);
 
   // Of the exchange being served.
@@ -206,6 +213,12 @@ bool Session::parse_some() {
     // Empty lines before a request are allowed and mean nothing.
     input_.erase(0, std::min(input_.find_first_not_of("\r\n"), input_.size()));
   if (input_.empty()) return false;
+  // Once it has seen a body without chunks end, Beast takes it for granted that the end's last
+  // line has come: builds with assertions would stop where it comes byte by byte.
+  constexpr std::string_view kLastChunk = "0\r\n", kEnd = "0\r\n\r\n";
+  if (state_ == State::kBody && parser_->chunked() && input_.size() < kEnd.size() &&
+      input_.starts_with(kLastChunk))
+    return false;
   beast::error_code error;
   const size_t used = parser_->put(boost::asio::buffer(input_), error);
   input_.erase(0, used);
@@ -258,8 +271,7 @@ void Session::serve() {
   is_http10_ = request.is_http10;
   keep_alive_ = message.keep_alive();
   id_ = request.id;
-  const std::string_view target = view(message.target());
-  const std::optional<std::string> path = percent_decode(target.substr(0, target.find('?')));
+  const std::optional<std::string> path = path_of(view(message.target()));
   if (!path) {
     refuse(400, "BadRequestError", "the path of the request is not valid");
     return;
@@ -290,12 +302,26 @@ void Session::refuse_parse(const beast::error_code& error) {
   refuse(400, "BadRequestError", str_cat("not a valid HTTP request: ", error.message()));
 }
 
+ErrorForm Session::form() const {
+  std::string_view target = view(parser_->get().target());
+  if (target.empty()) {
+    // The first line has not been taken: METHOD TARGET VERSION, as far as it has come.
+    const std::string_view line = std::string_view(input_).substr(0, input_.find('\r'));
+    const size_t blank = line.find(' ');
+    if (blank != std::string_view::npos) target = line.substr(blank + 1);
+    target = target.substr(0, target.find(' '));
+  }
+  return error_form(path_of(target).value_or(""));
+}
+
 // Answers a request that could not be read to its end: after that, nobody knows where the next one
 // begins.
 void Session::refuse(int status, std::string_view type, std::string_view message) {
   keep_alive_ = is_head_ = false;
   if (id_.empty()) id_ = request_id(nullptr);
-  const HttpResponse response{.status = status, .body = error_body(status, type, message)};
+  const HttpResponse response{
+      .status = status,
+      .body = error_body(form(), {.status = status, .type = type, .message = message})};
   append_head(response, Framing::kLength);
   output_ += response.body;
   if (service_.served) {

@@ -174,6 +174,53 @@ TEST(Session, HoldsTheLimits) {
               StartsWith("HTTP/1.1 431"));
 }
 
+TEST(Session, EndsChunksByteByByte) {
+  for (const std::string body : {"0\r\n\r\n", "2\r\nab\r\n0\r\n\r\n", "0\r\nX: y\r\n\r\n"}) {
+    Wire wire;
+    wire.answer_at_once = true;
+    wire.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+    std::string answer;
+    for (const char byte : body) {
+      EXPECT_THAT(answer, IsEmpty()) << body;
+      answer += wire.send(std::string(1, byte));
+    }
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK")) << body;
+  }
+  Wire counted;  // the same bytes, but no chunk
+  counted.answer_at_once = true;
+  EXPECT_THAT(counted.send(post("0\r\n")), StartsWith("HTTP/1.1 200 OK"));
+}
+
+// Clients of Anthropic's API read its form alone, whatever part of a request was wrong.
+TEST(Session, RefusesInTheFormOfTheApi) {
+  const HttpLimits limits{.body_bytes = 10, .header_bytes = 200};
+  const auto refused = [&limits](const std::string& bytes, int seconds = 0) {
+    Wire wire(limits);
+    std::string answer = wire.send(bytes);
+    if (seconds > 0) wire.session->tick(Clock::now() + std::chrono::seconds(seconds));
+    return answer + wire.take();
+  };
+  const auto is = [](const char* status, const char* type) {
+    return AllOf(StartsWith(str_cat("HTTP/1.1 ", status)),
+                 HasSubstr(R"({"type":"error","error":{"type":")" + std::string(type) + "\""));
+  };
+  const std::string begin = "POST /v1/messages?beta=true HTTP/1.1\r\n";
+  EXPECT_THAT(refused(begin + "Content-Length: 11\r\n\r\n"), is("413", "request_too_large"));
+  EXPECT_THAT(refused(begin + "Transfer-Encoding: chunked\r\n\r\nff\r\n" + std::string(255, 'x')),
+              is("413", "request_too_large"));
+  EXPECT_THAT(refused(begin + "X: " + std::string(300, 'x')), is("431", "invalid_request_error"));
+  EXPECT_THAT(refused(begin + "Expect: miracles\r\n\r\n"), is("417", "invalid_request_error"));
+  EXPECT_THAT(refused(begin + "Transfer-Encoding: gzip\r\n\r\n"), is("501", "api_error"));
+  EXPECT_THAT(refused(begin + "Content-Length: x\r\n\r\n"), is("400", "invalid_request_error"));
+  EXPECT_THAT(refused(begin + "X: ", 40), is("408", "invalid_request_error"));
+  EXPECT_THAT(refused(begin + "Content-Length: 9\r\n\r\nabc", 40),
+              is("408", "invalid_request_error"));
+  // Another path, and none at all.
+  EXPECT_THAT(refused("POST /v1/messagesx HTTP/1.1\r\nContent-Length: 11\r\n\r\n"),
+              HasSubstr(R"({"error":{"message":)"));
+  EXPECT_THAT(refused("POST", 40), HasSubstr(R"({"error":{"message":)"));
+}
+
 TEST(Session, RefusesWhatIsNoHttp) {
   for (const auto& [bytes, status] : std::vector<std::pair<std::string, std::string>>{
            {"nonsense\r\n\r\n", "400"},

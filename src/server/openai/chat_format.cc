@@ -1,6 +1,6 @@
 #include "server/openai/chat_format.h"
 
-#include "server/openai/json_pieces.h"
+#include "server/answer/json_pieces.h"
 
 namespace pewter::server {
 namespace {
@@ -30,10 +30,15 @@ class ChatFormat final : public ResponseFormat {
  private:
   void append_one_logprob(std::string& out, int32_t id, float logprob) const;
   void append_logprobs(std::string& out, const std::vector<TokenRecord>& records) const;
-  void append_prompt_ids(std::string& out) const {
-    if (!options_.return_token_ids) return;
-    out += ",\"prompt_token_ids\":";
-    append_ids(out, options_.prompt_ids);
+  void append_prompt(std::string& out) const {
+    if (options_.return_token_ids) {
+      out += ",\"prompt_token_ids\":";
+      append_ids(out, options_.prompt_ids);
+    }
+    if (options_.prompt_text) {
+      out += ",\"prompt_text\":";
+      append_json_string(out, *options_.prompt_text);
+    }
   }
   // Opens a chunk with one choice up to its delta's value.
   std::string open(const Choice& choice) const {
@@ -91,8 +96,13 @@ void ChatFormat::append_logprobs(std::string& out, const std::vector<TokenRecord
 void ChatFormat::begin(const Choice& choice, const Usage* usage, std::string& out) {
   std::string event = open(choice);
   event += "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]";
-  if (!prompt_told_) append_prompt_ids(event);
+  if (!prompt_told_) append_prompt(event);
   prompt_told_ = true;
+  close_event(event, usage, "", out);
+  if (options_.echo.empty()) return;
+  event = open(choice);
+  add_delta(event, choice, {.answer = options_.echo});
+  event += ",\"logprobs\":null,\"finish_reason\":null}]";
   close_event(event, usage, "", out);
 }
 
@@ -142,14 +152,25 @@ std::string ChatFormat::whole(const std::deque<Choice>& choices, const Usage& us
   for (const Choice& choice : choices) {
     if (choice.index > 0) body += ',';
     body += str_cat("{\"index\":", choice.index, ",\"message\":");
-    append_message(body, choice.message, choice.text.in_reasoning(), field_);
+    if (options_.echo.empty()) {
+      append_message(body, choice.message, choice.text.in_reasoning(), field_);
+    } else {
+      ChatMessage message = choice.message;
+      message.content.insert(0, options_.echo);
+      append_message(body, message, choice.text.in_reasoning(), field_);
+    }
     body += ",\"logprobs\":";
     append_logprobs(body, choice.records);
     append_choice_end(body, choice, options_.return_token_ids);
   }
   body += "],\"usage\":";
   append_usage(body, usage);
-  append_prompt_ids(body);
+  append_prompt(body);
+  if (choices.front().prompt_scores) {
+    body += ",\"prompt_logprobs\":";
+    append_prompt_logprobs(body, *options_.model->tokenizer, options_.prompt_ids,
+                           *choices.front().prompt_scores);
+  }
   body += tail;
   body += '}';
   return body;

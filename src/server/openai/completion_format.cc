@@ -1,10 +1,11 @@
 #include "server/openai/completion_format.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/utf8.h"
-#include "server/openai/json_pieces.h"
+#include "server/answer/json_pieces.h"
 
 namespace pewter::server {
 namespace {
@@ -26,7 +27,9 @@ class CompletionFormat final : public ResponseFormat {
     // With echo the prompt comes first; otherwise nothing has to be said before the first token.
     if (!options_.echo) return;
     std::string event = open(choice, options_.prompt_texts[choice.prompt_index]);
-    event += ",\"logprobs\":null,\"finish_reason\":null}]";
+    event += ",\"logprobs\":";
+    append_logprobs(event, prompt_records(choice), offsets_[choice.index]);
+    event += ",\"finish_reason\":null}]";
     close_event(event, usage, "", out);
   }
   void token(const Choice& choice, const TokenRecord& record, const OutputDelta& delta,
@@ -35,10 +38,8 @@ class CompletionFormat final : public ResponseFormat {
     event += ",\"logprobs\":";
     append_logprobs(event, {record}, offsets_[choice.index]);
     event += ",\"finish_reason\":null";
-    if (options_.return_token_ids) {
-      event += str_cat(",\"token_ids\":[", record.token.token, "]");
-      append_prompt_ids(event, choice);
-    }
+    if (options_.return_token_ids) event += str_cat(",\"token_ids\":[", record.token.token, "]");
+    append_prompt(event, choice);
     event += "}]";
     close_event(event, usage, "", out);
   }
@@ -64,12 +65,25 @@ class CompletionFormat final : public ResponseFormat {
     append_json_string(event, text);
     return event;
   }
-  // The prompt's ids stand in the first event of a choice, and in whole answers.
-  void append_prompt_ids(std::string& out, const Choice& choice) {
+  // What is told of the prompt stands in the first event of a choice, and in whole answers.
+  void append_prompt(std::string& out, const Choice& choice) {
     if (std::exchange(prompt_told_[choice.index], true)) return;
-    out += ",\"prompt_token_ids\":";
-    append_ids(out, options_.prompt_ids[choice.prompt_index]);
+    if (options_.return_token_ids) {
+      out += ",\"prompt_token_ids\":";
+      append_ids(out, options_.prompt_ids[choice.prompt_index]);
+    }
+    if (options_.return_prompt_text) {
+      out += ",\"prompt_text\":";
+      append_json_string(out, options_.prompt_texts[choice.prompt_index]);
+    }
+    if (options_.prompt_logprobs && choice.prompt_scores) {
+      out += ",\"prompt_logprobs\":";
+      append_prompt_logprobs(out, *options_.model->tokenizer,
+                             options_.prompt_ids[choice.prompt_index], *choice.prompt_scores);
+    }
   }
+  // The prompt's tokens as if they had been generated, if the request asks for them.
+  std::vector<TokenRecord> prompt_records(const Choice& choice) const;
   // A token that is no whole character is spelled "bytes:\xe2\x82", as OpenAI does.
   std::string key_of(int32_t id) const;
   void append_top(std::string& out, const TokenRecord& record) const;
@@ -110,6 +124,23 @@ void CompletionFormat::append_top(std::string& out, const TokenRecord& record) c
   out += '}';
 }
 
+std::vector<TokenRecord> CompletionFormat::prompt_records(const Choice& choice) const {
+  std::vector<TokenRecord> records;
+  if (!options_.echo || !choice.prompt_scores) return records;
+  const PromptScores& scores = *choice.prompt_scores;
+  const std::vector<int32_t>& ids = options_.prompt_ids[choice.prompt_index];
+  const size_t stride = scores.tokens.empty() ? 0 : scores.top.size() / scores.tokens.size();
+  const size_t top = std::min(stride, static_cast<size_t>(std::max<int64_t>(options_.logprobs, 0)));
+  // Nothing stands before the first: no model has an opinion of it.
+  records.push_back({.token = {.token = ids.front(), .logprob = NAN}, .top = {}});
+  for (size_t i = 0; i < scores.tokens.size(); ++i) {
+    const auto begin = scores.top.begin() + static_cast<int64_t>(i * stride);
+    records.push_back({.token = {.token = ids[i + 1], .logprob = scores.tokens[i].logprob},
+                       .top = {begin, begin + static_cast<int64_t>(top)}});
+  }
+  return records;
+}
+
 void CompletionFormat::append_logprobs(std::string& out, const std::vector<TokenRecord>& records,
                                        int64_t& offset) const {
   if (options_.logprobs < 0) {
@@ -121,8 +152,13 @@ void CompletionFormat::append_logprobs(std::string& out, const std::vector<Token
     const std::string_view comma = tokens.empty() ? "" : ",";
     for (std::string* list : {&tokens, &values, &tops, &offsets}) *list += comma;
     append_json_string(tokens, key_of(record.token.token));
-    append_logprob(values, record.token.logprob);
-    append_top(tops, record);
+    if (std::isnan(record.token.logprob)) {
+      values += "null";
+      tops += "null";
+    } else {
+      append_logprob(values, record.token.logprob);
+      append_top(tops, record);
+    }
     append_piece(offsets, offset);
     offset += code_points(token_text(*options_.model->tokenizer, record.token.token));
   }
@@ -140,8 +176,10 @@ std::string CompletionFormat::whole(const std::deque<Choice>& choices, const Usa
     append_json_string(body, echo + choice.message.content);
     body += ",\"logprobs\":";
     int64_t offset = 0;
-    append_logprobs(body, choice.records, offset);
-    if (options_.return_token_ids) append_prompt_ids(body, choice);
+    std::vector<TokenRecord> records = prompt_records(choice);
+    records.insert(records.end(), choice.records.begin(), choice.records.end());
+    append_logprobs(body, records, offset);
+    append_prompt(body, choice);
     append_choice_end(body, choice, options_.return_token_ids);
   }
   body += "],\"usage\":";

@@ -1,7 +1,8 @@
 // POST /v1/completions: prompts as they are, without a template; added tokens are recognised.
-#include "server/openai/answer_grammar.h"
+#include "server/answer/answer_grammar.h"
+#include "server/endpoints.h"
 #include "server/openai/completion_format.h"
-#include "server/openai/endpoints.h"
+#include "server/openai/schema.h"
 
 namespace pewter::server {
 namespace {
@@ -20,7 +21,9 @@ Result<Outcome> completions(const HttpRequest& http, const Model& model) {
   CompletionFormatOptions format{.model = model,
                                  .echo = completion.echo,
                                  .logprobs = fields.logprobs,
-                                 .return_token_ids = fields.return_token_ids};
+                                 .return_token_ids = fields.return_token_ids,
+                                 .return_prompt_text = fields.return_prompt_text,
+                                 .prompt_logprobs = fields.prompt_logprobs >= 0};
   GenerationPlan plan{.model = model,
                       .stream = fields.stream,
                       .include_usage = fields.include_usage,
@@ -30,6 +33,7 @@ Result<Outcome> completions(const HttpRequest& http, const Model& model) {
   options.stops = fields.stops;
   options.include_stop = fields.include_stop;
   options.min_tokens = fields.min_tokens;
+  options.repetition = fields.repetition;
   const ChoiceText text(*model->tokenizer, options);
   TRY_ASSIGN(const auto answer, answer_grammar(fields.format, *model));
   for (size_t p = 0; p < completion.prompts.size(); ++p) {
@@ -40,13 +44,20 @@ Result<Outcome> completions(const HttpRequest& http, const Model& model) {
     } else {
       ids = std::get<std::vector<int32_t>>(std::move(completion.prompts[p]));
     }
+    const size_t whole = ids.size();
+    model->truncate(ids, fields);
     plan.prompt_tokens += static_cast<int64_t>(ids.size());
-    if (completion.echo)
-      format.prompt_texts.push_back(
-          given != nullptr ? *given : model->tokenizer->decode(ids, /*skip_special=*/false));
-    if (fields.return_token_ids) format.prompt_ids.push_back(ids);
+    if (completion.echo || fields.return_prompt_text)
+      format.prompt_texts.push_back(given != nullptr && ids.size() == whole
+                                        ? *given
+                                        : model->tokenizer->decode(ids, /*skip_special=*/false));
+    format.prompt_ids.push_back(ids);
     TRY_ASSIGN(Request request, model->make_request(std::move(ids), fields, kDefaultMaxTokens));
     request.grammar = answer;
+    // With echo, log-probabilities are those of the prompt too.
+    if (completion.echo && fields.logprobs >= 0)
+      request.prompt_logprobs =
+          std::max(request.prompt_logprobs, static_cast<int32_t>(fields.logprobs));
     for (int64_t i = 0; i < fields.n; ++i) {
       const auto index = static_cast<int64_t>(plan.choices.size());
       Choice& choice = plan.choices.emplace_back(index, p, request, text);

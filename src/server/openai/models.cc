@@ -3,7 +3,7 @@
 #include <array>
 #include <ctime>
 
-#include "server/openai/endpoints.h"
+#include "server/endpoints.h"
 
 namespace pewter::server {
 namespace {

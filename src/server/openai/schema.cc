@@ -10,16 +10,32 @@ namespace {
 
 constexpr size_t kMostPrompts = 2048;
 
-Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput& chat,
+// A template of the request's own: a program that the server runs, though a small one that can do
+// nothing but make a text, and within limits.
+Status read_template(Fields& fields, const SchemaOptions& options, ChatInput& chat) {
+  std::optional<std::string> source;
+  TRY(fields.read("chat_template", source));
+  if (!source || source->empty()) return {};
+  if (!options.own_templates)
+    return Error{ErrorCode::kUnsupported,
+                 "chat_template: this server renders no templates that requests bring; it would "
+                 "with --trust-request-chat-template"};
+  Result<ChatTemplate> parsed = ChatTemplate::parse(*std::move(source));
+  if (!parsed) return bad_request(str_cat("chat_template: ", parsed.error().message));
+  chat.own_template = std::make_shared<const ChatTemplate>(*std::move(parsed));
+  return {};
+}
+
+Status read_chat_input(Fields& fields, const SchemaOptions& options, ChatInput& chat,
                        Thinking& thinking) {
   const Json* messages = fields.take("messages");
   if (messages == nullptr) return bad_request("messages: missing");
-  TRY_ASSIGN(chat.messages, normalise_messages(*messages, options));
+  TRY_ASSIGN(chat.messages, normalise_messages(*messages, options.messages));
   if (const Json* tools = fields.take("tools")) {
     TRY_ASSIGN(chat.tools, check_tools(*tools));
   }
   TRY(read_thinking(fields, chat.template_kwargs, thinking));
-  TRY(fields.refuse({"chat_template"}));
+  TRY(read_template(fields, options, chat));
   std::optional<bool> prompt;
   TRY(fields.read("add_generation_prompt", prompt));
   TRY(fields.read("continue_final_message", chat.continue_final_message));
@@ -37,8 +53,6 @@ Status read_chat_input(Fields& fields, const MessageOptions& options, ChatInput&
   chat.add_generation_prompt = prompt.value_or(true);
   return {};
 }
-
-Error no_tools() { return bad_request("tool_choice: there are no tools to choose from"); }
 
 // The name in {"type": "function", "function": {"name"}}.
 Result<std::string> chosen_function(const Json& choice) {
@@ -61,7 +75,6 @@ Status read_tool_choice(Fields& fields, ChatRequest& request) {
   const Json* choice = fields.take("tool_choice");
   if (choice == nullptr) return choose_tools(ToolChoice::kAuto, "", "", request);
   if (choice->is_object()) {
-    if (request.chat.tools.is_null()) return no_tools();
     TRY_ASSIGN(const std::string name, chosen_function(*choice));
     return choose_tools(ToolChoice::kNamed, name, "tool_choice.function.name", request);
   }
@@ -69,10 +82,8 @@ Status read_tool_choice(Fields& fields, ChatRequest& request) {
     return bad_request(
         str_cat("tool_choice: want a string or an object, not ", kind_name(*choice)));
   const std::string& name = choice->as_string();
-  for (const auto& [word, which] : {std::pair("auto", ToolChoice::kAuto),
-                                    {"none", ToolChoice::kNone},
-                                    {"required", ToolChoice::kRequired}})
-    if (name == word) return choose_tools(which, "", "tool_choice", request);
+  if (const auto which = tool_choice_of(name, "required"))
+    return choose_tools(*which, "", "tool_choice", request);
   return bad_request(
       str_cat("tool_choice: ", safe_quote(name), " is none of \"auto\", \"none\", \"required\""));
 }
@@ -135,29 +146,21 @@ Result<std::vector<PromptText>> read_prompts(const Json& prompt) {
 
 }  // namespace
 
-Status choose_tools(ToolChoice choice, std::string_view name, std::string_view path,
-                    ChatRequest& request) {
-  if (request.chat.tools.is_null()) {
-    if (!path.empty()) return no_tools();
-    return {};
-  }
-  request.tools = std::make_shared<const ToolSchemas>(request.chat.tools);
-  if (choice == ToolChoice::kNamed && !request.tools->declares(name))
-    return bad_request(str_cat(path, ": there is no tool ", safe_quote(name)));
-  request.tool_choice = choice;
-  request.tool_name = name;
-  return {};
-}
-
 Result<ChatRequest> parse_chat_request(std::string_view body, const SchemaOptions& options) {
   TRY_ASSIGN(const Json json, parse_body(body));
   TRY_ASSIGN(Fields fields, Fields::of(json, ""));
   ChatRequest request;
   TRY(read_generation(fields, options.defaults, request.generation));
   TRY(read_chat_logprobs(fields, request.generation));
+  TRY(read_reports(fields, request.generation));
   // The older spelling of tools and tool_choice, whose answers have another form too.
-  TRY(fields.refuse({"echo", "audio", "web_search_options", "functions", "function_call"}));
-  TRY(read_chat_input(fields, options.messages, request.chat, request.thinking));
+  TRY(fields.refuse({"audio", "web_search_options", "functions", "function_call"}));
+  TRY(read_chat_input(fields, options, request.chat, request.thinking));
+  bool echo = false;
+  TRY(fields.read("echo", echo));
+  const Json& last = request.chat.messages.as_array().back();
+  if (echo && last.find("role")->as_string() == "assistant")
+    request.echo = last.find("content")->as_string();
   TRY(read_tool_choice(fields, request));
   TRY(fields.read("include_reasoning", request.include_reasoning));
   fields.ignore({"modalities", "prediction", "reasoning_format"});
@@ -176,9 +179,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   TRY(fields.read("logprobs", logprobs, {.least = 0, .most = kTopLogprobs}));
   request.generation.logprobs = logprobs.value_or(-1);
   TRY(fields.read("echo", request.echo));
-  if (request.echo && logprobs)
-    return Error{ErrorCode::kUnsupported,
-                 "logprobs: this server does not support them together with echo yet"};
+  TRY(read_reports(fields, request.generation));
   TRY(fields.refuse({"suffix", "thinking_token_budget", "thinking_budget"}));
   std::optional<int64_t> best_of;
   TRY(fields.read("best_of", best_of, {.least = 1}));
@@ -209,7 +210,7 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body,
   if (json.find("messages") != nullptr) {
     request.chat.emplace();
     Thinking thinking;  // says nothing about the prompt
-    TRY(read_chat_input(fields, options.messages, *request.chat, thinking));
+    TRY(read_chat_input(fields, options, *request.chat, thinking));
     options.tell(fields);
     return request;
   }

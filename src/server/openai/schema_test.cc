@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/openai/errors.h"
+#include "server/request/errors.h"
 
 namespace pewter::server {
 namespace {
@@ -162,14 +162,22 @@ TEST(ChatSchema, NamesTheBadField) {
            {R"(,"structured_outputs":{"regex":1})", "structured_outputs.regex"},
            {R"(,"guided_json":[])", "guided_json"},
            {R"(,"guided_json":{},"guided_regex":"a")", "guided_regex"},
-           {R"(,"bad_words":["a"])", "bad_words"},
+           {R"(,"bad_words":["a",5])", "bad_words[1]"},
+           {R"(,"bad_words":[""])", "bad_words"},
+           {R"(,"allowed_token_ids":[])", "allowed_token_ids"},
+           {R"(,"truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
+           {R"(,"repetition_detection":{"max_pattern_size":2000})",
+            "repetition_detection.max_pattern_size"},
+           {R"(,"repetition_detection":{"max_pattern_size":2,"min_pattern_size":3})",
+            "repetition_detection.min_pattern_size"},
            {R"(,"thinking_token_budget":-2)", "thinking_token_budget"},
            {R"(,"thinking_budget":"long")", "thinking_budget"},
            {R"(,"thinking":{"type":"deep"})", "thinking.type"},
            {R"(,"reasoning":{"effort":3})", "reasoning.effort"},
            {R"(,"enable_thinking":"no")", "enable_thinking"},
-           {R"(,"prompt_logprobs":1)", "prompt_logprobs"},
-           {R"(,"echo":true)", "echo"},
+           {R"(,"prompt_logprobs":21)", "prompt_logprobs"},
+           {R"(,"prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
+           {R"(,"echo":1)", "echo"},
            {R"(,"functions":[{"name":"f"}])", "functions"},
            {R"(,"chat_template":"x")", "chat_template"},
            {R"(,"chat_template_kwargs":[])", "chat_template_kwargs"},
@@ -266,8 +274,7 @@ TEST(CompletionSchema, ReadsEveryKindOfPrompt) {
            {"\"a\",\"suffix\":\"b\"", "suffix"},
            {"\"a\",\"best_of\":3", "best_of"},
            {"\"a\",\"logprobs\":21", "logprobs"},
-           {"\"a\",\"logprobs\":true", "logprobs"},
-           {"\"a\",\"logprobs\":1,\"echo\":true", "logprobs"}}) {
+           {"\"a\",\"logprobs\":true", "logprobs"}}) {
     const Result<CompletionRequest> request = prompts(prompt);
     EXPECT_EQ(request ? "accepted" : field_of(request.error().message), field) << prompt;
   }

@@ -1,7 +1,8 @@
 // POST /tokenize and /detokenize, with the fields of vLLM and of llama.cpp side by side; and
 // /apply-template, llama.cpp's.
-#include "server/openai/endpoints.h"
-#include "server/openai/json_pieces.h"
+#include "server/answer/json_pieces.h"
+#include "server/endpoints.h"
+#include "server/openai/schema.h"
 
 namespace pewter::server {
 

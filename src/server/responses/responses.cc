@@ -1,5 +1,5 @@
 // POST /v1/responses, OpenAI's newer API, without a memory.
-#include "server/openai/chat_plan.h"
+#include "server/answer/chat_plan.h"
 #include "server/responses/responses_format.h"
 #include "server/responses/responses_request.h"
 

@@ -2,8 +2,8 @@
 
 #include <ctime>
 
-#include "server/openai/json_pieces.h"
-#include "server/openai/part_stream.h"
+#include "server/answer/json_pieces.h"
+#include "server/answer/part_stream.h"
 #include "server/sse.h"
 
 namespace pewter::server {

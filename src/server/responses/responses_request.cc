@@ -3,22 +3,20 @@
 #include <algorithm>
 #include <array>
 
+#include "server/request/translation.h"
+
 namespace pewter::server {
 namespace {
 
 constexpr std::array<std::string_view, 6> kTextTypes = {
     "input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text"};
 
-Error unsupported(const std::string& path, std::string_view what) {
-  return {ErrorCode::kUnsupported, str_cat(path, ": this server does not support ", what)};
-}
-
 Result<std::string> part_text(const Json& part, const std::string& path) {
   TRY_ASSIGN(Fields fields, Fields::of(part, path));
   std::string type;
   TRY(fields.read("type", type));
   if (type == "input_image" || type == "input_file" || type == "input_audio")
-    return unsupported(path, "images, files and sound yet");
+    return not_supported(path, "images, files and sound yet");
   if (std::ranges::find(kTextTypes, type) == kTextTypes.end())
     return bad_request(type.empty() ? path + ".type: missing"
                                     : str_cat(path, ".type: a part ", safe_quote(type),
@@ -45,18 +43,11 @@ Result<std::string> text_of(const Json& content, const std::string& path) {
   return text;
 }
 
-Json message(std::string_view role, std::string_view content) {
-  Json json;
-  json.set("role", role);
-  json.set("content", content);
-  return json;
-}
-
 // Collects messages in the form of the chat API.
 class Conversation {
  public:
-  void add_system(const std::string& text) { messages_.push_back(message("system", text)); }
-  void add_user(const std::string& text) { messages_.push_back(message("user", text)); }
+  void add_system(const std::string& text) { messages_.push_back(chat_message("system", text)); }
+  void add_user(const std::string& text) { messages_.push_back(chat_message("user", text)); }
   Status add(const Json& item, const std::string& path);
   Json take() {
     flush();
@@ -79,10 +70,7 @@ class Conversation {
 
 void Conversation::flush() {
   if (!in_answer_) return;
-  Json answer = message("assistant", text_);
-  if (!reasoning_.empty()) answer.set("reasoning_content", reasoning_);
-  if (!calls_.empty()) answer.set("tool_calls", Json(std::exchange(calls_, {})));
-  messages_.push_back(std::move(answer));
+  messages_.push_back(assistant_message(text_, reasoning_, std::exchange(calls_, {})));
   text_.clear();
   reasoning_.clear();
   in_answer_ = false;
@@ -98,7 +86,7 @@ Status Conversation::add(const Json& item, const std::string& path) {
   if (type == "reasoning") return add_reasoning(fields, path);
   if (type == "item_reference")
     return bad_request(path + ".type: nothing is stored here to refer to; send the item itself");
-  return unsupported(path + ".type", str_cat("items of the type ", safe_quote(type)));
+  return not_supported(path + ".type", str_cat("items of the type ", safe_quote(type)));
 }
 
 Status Conversation::add_message(Fields& fields, const std::string& path) {
@@ -133,13 +121,7 @@ Status Conversation::add_call(Fields& fields, const std::string& path) {
   TRY(fields.read("arguments", arguments));
   if (id.empty()) return bad_request(path + ".call_id: missing");
   if (name.empty()) return bad_request(path + ".name: missing");
-  Json function, call;
-  function.set("name", name);
-  function.set("arguments", arguments.value_or(""));
-  call.set("id", id);
-  call.set("type", "function");
-  call.set("function", std::move(function));
-  calls_.push_back(std::move(call));
+  calls_.push_back(chat_call(id, name, arguments.value_or("")));
   in_answer_ = true;
   return {};
 }
@@ -152,9 +134,7 @@ Status Conversation::add_output(Fields& fields, const std::string& path) {
   if (output == nullptr) return bad_request(path + ".output: missing");
   TRY_ASSIGN(const std::string text, text_of(*output, path + ".output"));
   flush();
-  Json result = message("tool", text);
-  result.set("tool_call_id", id);
-  messages_.push_back(std::move(result));
+  messages_.push_back(tool_message(id, text));
   return {};
 }
 
@@ -197,32 +177,22 @@ Status read_input(Fields& fields, const SchemaOptions& options, ChatInput& chat)
 // {type, name, description, parameters, strict} as the chat API has it, one level deeper. Tools
 // that OpenAI runs are an offer beside the others, and left out; alone they are what a request is
 // about.
-Result<Json> chat_tools(const Json& tools, std::vector<std::string>& left_out) {
-  if (!tools.is_array()) return bad_request(str_cat("tools: want a list, not ", kind_name(tools)));
-  Json::Array list;
-  for (size_t i = 0; i < tools.as_array().size(); ++i) {
-    const std::string path = str_cat("tools[", i, "]");
-    TRY_ASSIGN(Fields fields, Fields::of(tools.as_array()[i], path));
-    std::string type, name;
-    TRY(fields.read("type", type));
-    TRY(fields.read("name", name));
-    if (type.empty()) return bad_request(path + ".type: missing");
-    if (type != "function") {
-      left_out.push_back(str_cat(path, ".type=", type));
-      continue;
-    }
-    if (name.empty()) return bad_request(path + ".name: missing");
-    Json function, tool;
-    for (const auto& [key, value] : tools.as_array()[i].as_object())
-      if (key != "type" && !value.is_null()) function.set(key, value);
-    tool.set("type", "function");
-    tool.set("function", std::move(function));
-    list.push_back(std::move(tool));
+Status read_tool(ToolList& list, const Json& tool, const std::string& path) {
+  TRY_ASSIGN(Fields fields, Fields::of(tool, path));
+  std::string type, name;
+  TRY(fields.read("type", type));
+  TRY(fields.read("name", name));
+  if (type.empty()) return bad_request(path + ".type: missing");
+  if (type != "function") {
+    list.leave_out(path, type);
+    return {};
   }
-  if (!list.empty()) return Json(std::move(list));
-  if (!left_out.empty())
-    return unsupported("tools[0].type", "tools that OpenAI runs itself, and there are no others");
-  return Json();
+  if (name.empty()) return bad_request(path + ".name: missing");
+  Json function;
+  for (const auto& [key, value] : tool.as_object())
+    if (key != "type" && !value.is_null()) function.set(key, value);
+  list.add(std::move(function));
+  return {};
 }
 
 Status read_tool_choice(Fields& fields, ChatRequest& request) {
@@ -239,14 +209,12 @@ Status read_tool_choice(Fields& fields, ChatRequest& request) {
     TRY(inner.read("type", type));
     TRY(inner.read("name", name));
     if (type != "function")
-      return unsupported("tool_choice.type", str_cat("the choice ", safe_quote(type)));
+      return not_supported("tool_choice.type", str_cat("the choice ", safe_quote(type)));
     if (name.empty()) return bad_request("tool_choice.name: missing");
     return choose_tools(ToolChoice::kNamed, name, "tool_choice.name", request);
   }
-  for (const auto& [known, which] : {std::pair("auto", ToolChoice::kAuto),
-                                     {"none", ToolChoice::kNone},
-                                     {"required", ToolChoice::kRequired}})
-    if (word == known) return choose_tools(which, "", "tool_choice", request);
+  if (const auto which = tool_choice_of(word, "required"))
+    return choose_tools(*which, "", "tool_choice", request);
   return bad_request("tool_choice: want \"auto\", \"none\", \"required\" or an object");
 }
 
@@ -268,7 +236,8 @@ Status refuse_what_is_not_here(Fields& fields) {
         "previous_response_id: nothing is stored here; send the full input of the conversation");
   std::optional<int64_t> top;
   TRY(fields.read("top_logprobs", top, {.least = 0}));
-  if (top.value_or(0) > 0) return unsupported("top_logprobs", "log-probabilities in this API yet");
+  if (top.value_or(0) > 0)
+    return not_supported("top_logprobs", "log-probabilities in this API yet");
   return fields.refuse({"background", "conversation", "prompt"});
 }
 
@@ -314,21 +283,21 @@ Result<ResponsesRequest> parse_responses_request(std::string_view body,
   ResponsesRequest request;
   ChatRequest& chat = request.chat;
   TRY(read_generation(fields, options.defaults, chat.generation));
+  TRY(refuse_reports(fields));
   if (chat.generation.n != 1) return bad_request("n: this API has one answer a request");
   TRY(fields.read("max_output_tokens", chat.generation.max_tokens, {.least = 1}));
   TRY(refuse_what_is_not_here(fields));
   TRY(read_input(fields, options, chat.chat));
-  std::vector<std::string> left_out;
-  if (const Json* tools = fields.take("tools")) {
-    TRY_ASSIGN(chat.chat.tools, chat_tools(*tools, left_out));
-  }
+  ToolList tools;
+  TRY(read_tools(fields, tools, read_tool));
+  TRY_ASSIGN(chat.chat.tools, tools.take("OpenAI"));
   TRY(read_tool_choice(fields, chat));
   TRY(read_text(fields, chat.generation.format));
   TRY(read_thinking(fields, chat.chat.template_kwargs, chat.thinking));
   fields.ignore({"include", "truncation", "max_tool_calls", "client_metadata", "context_management",
                  "prompt_cache_retention"});
   chat.unread = fields.unread();
-  chat.unread.insert(chat.unread.end(), left_out.begin(), left_out.end());
+  chat.unread.insert(chat.unread.end(), tools.left_out().begin(), tools.left_out().end());
   options.tell(fields);
   request.echo = echo_of(json, chat);
   return request;

@@ -9,7 +9,7 @@
 // Images, files, and tools that OpenAI runs itself are refused by their place.
 #pragma once
 
-#include "server/openai/schema.h"
+#include "server/request/chat_request.h"
 
 namespace pewter::server {
 

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "backend/cuda/common/prefetch.h"
+
 namespace pewter::cuda {
 
 struct PagedCache {
@@ -44,6 +46,7 @@ struct PrepareArgs {
   const int32_t* position_delta = nullptr;
   __nv_bfloat16* q = nullptr;  // [rows, q_stride]
   int64_t q_stride = 0;
+  Prefetch next;  // for the kernels behind
 };
 void attention_prepare(cudaStream_t stream, const PrepareArgs& args);
 

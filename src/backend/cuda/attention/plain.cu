@@ -3,6 +3,7 @@
 
 #include "backend/cuda/attention/attention.h"
 #include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/common/prefetch.cuh"
 #include "backend/device.h"
 
 namespace pewter::cuda {
@@ -28,6 +29,8 @@ __device__ inline int visible(const AttentionBatch& b, int row) {
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ PrepareArgs a) {
   __shared__ float heads[kThreads / kWarp][kMaxHead];
   start_next();
+  if (threadIdx.x == 0 && blockIdx.x == 0)
+    prefetch(a.next, static_cast<int>(blockIdx.y), static_cast<int>(gridDim.y));
   wait_for_inputs();
   const int row = blockIdx.x, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int d = a.shape.head_dim, nq = a.shape.query_heads, nkv = a.shape.kv_heads;

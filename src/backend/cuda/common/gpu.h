@@ -9,6 +9,7 @@ namespace pewter::cuda {
 struct Gpu {
   int multiprocessors = 0;
   int64_t shared_bytes = 0;      // of a multiprocessor
+  int64_t cache_bytes = 0;       // L2
   bool has_bulk_copies = false;  // into shared memory: compute capability 9.0
 };
 

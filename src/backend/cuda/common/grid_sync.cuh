@@ -17,12 +17,13 @@ __device__ inline void wait_for(const int32_t* word, int count) {
   do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
   while (seen < count);
 }
-// By one thread of each of `blocks` blocks, at its end: the last makes `words` words zero, of which
-// number `at` counts those that have ended.
-__device__ inline void leave(int32_t* words, int count, int at, int blocks) {
+// By one thread of each of `blocks` blocks, at its end: the last makes `count` words zero, of which
+// number `at` counts those that have ended. True for the last.
+__device__ inline bool leave(int32_t* words, int count, int at, int blocks) {
   __threadfence();
-  if (atomicAdd(words + at, 1) != blocks - 1) return;
+  if (atomicAdd(words + at, 1) != blocks - 1) return false;
   for (int i = 0; i < count; ++i) words[i] = 0;
+  return true;
 }
 
 }  // namespace pewter::cuda

@@ -64,7 +64,7 @@ __device__ inline void norm_row(int width, float epsilon, const NormShare<kThrea
   float total = 0;
 #pragma unroll
   for (int i = 0; i < kNormWarps; ++i) total += scratch[i];
-  const float scale = 1.0f / sqrtf(total / static_cast<float>(width) + epsilon);
+  const float scale = rsqrtf(total / static_cast<float>(width) + epsilon);
 #pragma unroll
   for (int turn = 0; turn < kTurns; ++turn)
 #pragma unroll

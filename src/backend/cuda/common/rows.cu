@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads) odd_norm_kernel(const __grid_constan
   float sum = 0;
   for (int i = threadIdx.x; i < a.width; i += kThreads) sum = fmaf(x(i), x(i), sum);
   const float mean = block_sum(sum, scratch) / static_cast<float>(a.width);
-  const float scale = 1.0f / sqrtf(mean + a.epsilon);
+  const float scale = rsqrtf(mean + a.epsilon);
   for (int i = threadIdx.x; i < a.width; i += kThreads)
     a.out[row * a.out_stride + i] = __float2bfloat16(x(i) * scale * (1.0f + a.weight[i]));
 }

@@ -19,7 +19,11 @@ __global__ void __launch_bounds__(kRuleThreads, register_blocks(2))
   const auto head = static_cast<int>(blockIdx.x);
   decode_head<kWhole, kRuleThreads>(
       a, head, static_cast<int>(blockIdx.y), row_capacity, row_memory, memory,
-      [&](int slot) { return HeadState<kWhole>(a, slot, head); }, [] { wait_for_inputs(); },
+      [&](int slot) { return HeadState<kWhole>(a, slot, head); },
+      [&](int64_t first) {
+        wait_for_inputs();
+        return GivenRows{a.in + first * a.in_stride, a.in_stride};
+      },
       BlockBarrier());
 }
 

@@ -24,6 +24,7 @@ struct DeltaArgs {
   const float *a_log = nullptr, *dt_bias = nullptr, *norm = nullptr;
   float epsilon = 0;
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  int sharers = 0;  // value heads of a key head
 
   float* state = nullptr;           // [slots, Hv, dk, dv]
   __nv_bfloat16* window = nullptr;  // [slots, 3, channels]

@@ -74,12 +74,14 @@ struct SharedHeadState {
     if (threadIdx.x == 0) {
       init_barrier<1>(barrier);
       publish_barriers();
+      expect_bytes(barrier, kKeys * kColumns * 4);
     }
     sync();
-    if (threadIdx.x != 0) return;
-    expect_bytes(barrier, kKeys * kColumns * 4);
+    constexpr int kAsking = 4;  // warps: one alone takes microseconds to ask for every row
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    if (threadIdx.x % kWarp != 0 || warp >= kAsking) return;
 #pragma unroll 1
-    for (int key = 0; key < kKeys; ++key)
+    for (int key = warp; key < kKeys; key += kAsking)
       copy_bulk_once(shared_address(s + key * kPitch), memory + key * kColumns, kColumns * 4,
                      barrier);
   }
@@ -141,8 +143,8 @@ struct SharedHeadState {
 };
 
 // row_memory: HeadRows::kFloats · row_capacity, which is as many as the tape or the step may have.
-// load_state(slot): the head's state, on its way. wait(): until the inputs are there. sync(): a
-// barrier of the threads.
+// load_state(slot): the head's state, on its way. wait(first): until the inputs may be asked for,
+// which it returns: the rows from `first` on. sync(): a barrier of the threads.
 template <bool kWhole, int kThreads, typename LoadState, typename Wait, typename Sync>
 __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, int row_capacity,
                                    float* row_memory, HeadMemory& memory,
@@ -155,12 +157,12 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
   const int dk = kWhole ? kKeys : a.key_dim, dv = kWhole ? kColumns : a.value_dim;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp;
   const Part part = part_of(a, sequence);
-  const int sharers = a.value_heads / a.key_heads, key_head = head / sharers;
+  const int key_head = head / a.sharers;
   __nv_bfloat16* const window = a.window + static_cast<int64_t>(part.slot) * 3 * channels;
   __nv_bfloat16* const tape = a.tape + static_cast<int64_t>(part.slot) * kTapeRows * channels;
   float* const gate_tape =
       a.gates + static_cast<int64_t>(part.slot) * kTapeRows * 2 * a.value_heads + head;
-  const __nv_bfloat16* const in = a.in + part.first * a.in_stride;
+
   auto state = load_state(part.slot);
   if (!kWhole && thread >= dv && thread < kColumns)
     for (int i = 0; i < row_capacity; ++i) rows.v[i * kColumns + thread] = 0;
@@ -183,34 +185,27 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
   // The accepted rows of the tape, then the new ones: the same code, so that it is in the
   // instruction cache when the inputs are there.
   GatedNorm gated;
+  decltype(wait(int64_t{0})) in;
 #pragma unroll 1
   for (int turn = 0; turn < 2; ++turn) {
     const bool is_new = turn == 1;
-    if (is_new) wait();
     const int count = is_new ? part.rows : part.accepted;
-    const __nv_bfloat16* const source = is_new ? in : tape;
-    const int64_t stride = is_new ? a.in_stride : channels;
-    if (is_new && warp < count) gated.load_gate(in + warp * a.in_stride + channels + head * dv, dv);
     float* const kept = gate_tape + 2 * gate_row * a.value_heads;
-    const __nv_bfloat16* const raw =
-        in + gate_row * a.in_stride + channels + a.value_heads * dv + head;
     Gates gates{};
-    __nv_bfloat16 b{}, decay{};
-    if (gate_row < count) {
-      if (is_new)
-        b = raw[0], decay = raw[a.value_heads];
-      else
-        gates = {kept[0], kept[a.value_heads]};
-    }
+    if (is_new)
+      in = wait(part.first);
+    else if (gate_row < count)
+      gates = {kept[0], kept[a.value_heads]};
 #pragma unroll 1
     for (int first = 0; first < count; first += kTogether) {
-      __nv_bfloat16 value[kShares][kTogether];
+      uint64_t word[kShares][kTogether];
 #pragma unroll
       for (int s = 0; s < kShares; ++s)
 #pragma unroll
         for (int j = 0; j < kTogether; ++j)
           if (channel[s] >= 0 && first + j < count)
-            value[s][j] = source[(first + j) * stride + channel[s]];
+            word[s][j] = is_new ? in.ask(first + j, channel[s])
+                                : __bfloat16_as_ushort(tape[(first + j) * channels + channel[s]]);
 #pragma unroll
       for (int s = 0; s < kShares; ++s) {
         const int c = thread + s * kThreads;
@@ -222,11 +217,14 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
         for (int i = 0; i < 3; ++i) last[i] = memory.history[i][c];
 #pragma unroll 1
         for (int j = first; j < min(first + kTogether, count); ++j) {
-          at.place[j * at.pitch] = convolve(taps[s], last, value[s][0]);
-          if (keeps) tape[j * channels + channel[s]] = value[s][0];
-          last[0] = last[1], last[1] = last[2], last[2] = value[s][0];
+          const __nv_bfloat16 value =
+              is_new ? in.take(word[s][0], j, channel[s])
+                     : __ushort_as_bfloat16(static_cast<unsigned short>(word[s][0]));
+          at.place[j * at.pitch] = convolve(taps[s], last, value);
+          if (keeps) tape[j * channels + channel[s]] = value;
+          last[0] = last[1], last[1] = last[2], last[2] = value;
 #pragma unroll
-          for (int k = 0; k + 1 < kTogether; ++k) value[s][k] = value[s][k + 1];
+          for (int k = 0; k + 1 < kTogether; ++k) word[s][k] = word[s][k + 1];
         }
 #pragma unroll
         for (int i = 0; i < 3; ++i) memory.history[i][c] = last[i];
@@ -234,7 +232,11 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     }
     if (gate_row < count) {
       if (is_new) {
-        gates = gates_of(b, decay, rate, bias);
+        const int column = channels + a.value_heads * dv + head;
+        const uint64_t b = in.ask(gate_row, column),
+                       decay = in.ask(gate_row, column + a.value_heads);
+        gates = gates_of(in.take(b, gate_row, column),
+                         in.take(decay, gate_row, column + a.value_heads), rate, bias);
         kept[0] = gates.decay;
         kept[a.value_heads] = gates.write;
       }
@@ -245,9 +247,10 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     if (!is_new && thread == 0) {  // the old columns have been read
       int32_t* const readers = a.readers + sequence * a.key_heads + key_head;
       __threadfence();
-      memory.last_reader = atomicAdd(readers, 1) == sharers - 1;
+      memory.last_reader = atomicAdd(readers, 1) == a.sharers - 1;
       if (memory.last_reader) *readers = 0;
     }
+    if (is_new && warp < count) gated.load_gate(in, warp, channels + head * dv, dv);
 #pragma unroll 1
     for (int i = warp; i < 2 * count; i += kWarps) {
       float* const vector = (i % 2 == 1 ? rows.k : rows.q) + i / 2 * kKeys;

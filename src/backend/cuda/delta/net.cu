@@ -1,9 +1,9 @@
 // The delta block in one kernel, all of whose blocks of threads are there from the start to the
 // end. Some have a value head each (head.cuh), the others stream weights: first the projections'
 // units, whichever is next, then those of the output projection, whose weights come while the heads
-// are at work. Heads wait until all projections are written; the output projection waits until all
-// heads are. Both waits are counts in memory (grid_sync.cuh), which cost a third of a kernel's end
-// and the next one's start.
+// are at work. Heads take the projections' results as they arrive (arrival.cuh); the output
+// projection waits until all heads are done, by a count in memory (grid_sync.cuh), which costs a
+// third of a kernel's end and the next one's start.
 //
 // Split of work, order of sums, precision: as in linear/stream.cu and delta/decode.cu, whose bits
 // these are. Bytes: weights and state once. Limits: memory, and the latency of the two waits.
@@ -11,19 +11,21 @@
 #include <algorithm>
 
 #include "backend/cuda/common/grid_sync.cuh"
+#include "backend/cuda/common/prefetch.cuh"
 #include "backend/cuda/delta/head.cuh"
 #include "backend/cuda/delta/net.h"
 #include "backend/cuda/linear/flow.cuh"
+#include "backend/cuda/linear/held.cuh"
 #include "backend/cuda/linear/stream_unit.cuh"
 
 namespace pewter::cuda {
 namespace {
 
-constexpr int kMostNetRows = 8, kNormedRows = 1;
+constexpr int kNormedRows = 1;
 constexpr int kStacks = StreamArgs::kMaxStacks + 1;
 constexpr int64_t kOwnBytes = 1024;  // of shared memory besides what a launch shares out
-enum Word { kClaims, kProjected, kMixed, kLeft };
-static_assert(kLeft + 1 == kNetWords);
+enum Word { kClaims, kMixed, kLeft, kLaunch };
+static_assert(kLaunch + 1 == kNetWords);
 
 struct Plan {
   int heads, streams;             // blocks of threads: the first have heads, the others stream
@@ -31,21 +33,10 @@ struct Plan {
   int units;                      // of the projections
   int fixed;                      // of them a block of threads has from the start
   int stage_bytes, stage_count;
-  int row_bytes;     // for rows in shared memory
-  int row_capacity;  // of a head
+  int pieces[kStacks];  // blocks of each matrix's tiles that a stage has room for
+  int row_bytes;        // for rows in shared memory
+  int row_capacity;     // of a head
 };
-
-// Copies rows of bf16 into shared memory, by the eight warps. Rows and k are whole pieces of eight
-// inputs; behind k, up to `width`, come zeros.
-__device__ inline void stage_aligned_rows(const __nv_bfloat16* from, int64_t stride, int count,
-                                          int k, int width, uint8_t* rows) {
-#pragma unroll 1
-  for (int r = 0; r < count; ++r)
-#pragma unroll 4
-    for (int at = static_cast<int>(threadIdx.x) * 8; at < width; at += kFlowWarps * kWarp * 8)
-      *reinterpret_cast<uint4*>(rows + r * row_pitch(width) + 2 * at) =
-          at < k ? *reinterpret_cast<const uint4*>(from + r * stride + at) : uint4{};
-}
 
 // What a stage of weights is for, or what is to be done between two.
 struct Task {
@@ -96,7 +87,7 @@ __device__ inline void request_all(const DeltaNet& a, const Plan& plan, const Ti
       out_tile += plan.streams;
     }
     const TileStack& w = stacks[stack];
-    const int piece = piece_blocks(w, plan.stage_bytes), blocks = w.blocks;
+    const int piece = plan.pieces[stack], blocks = w.blocks;
     const uint8_t* const from = w.values + static_cast<int64_t>(tile) * blocks * w.block_bytes;
 #pragma unroll 1
     for (int first = 0; first < blocks; first += piece) {
@@ -109,9 +100,12 @@ __device__ inline void request_all(const DeltaNet& a, const Plan& plan, const Ti
     }
   }
   flow.send({.kind = Task::kEnd}, 0);
+  prefetch(a.next, index, plan.streams);  // while the heads are at work
 }
 
-template <int kRows, bool kSharedOut>
+// kHeld: blocks of k of a warp, whose inputs are held in registers for projections of int4; 0: not
+// so.
+template <int kRows, bool kSharedOut, int kHeld>
 __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t* shared_memory) {
   __shared__ FlowMemory<Task> flow_memory;
   __shared__ uint64_t ready, rows_here;
@@ -141,24 +135,25 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   wait_for_inputs();
   start_next();
   if (thread == 0) arrive(shared_address(&ready));
+  const auto number = static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1;
   if (a.norm_x != nullptr) {
     stage_normed_rows<kStreamThreads>(a.norm_x, a.norm_stride, m, a.in.k, norm_weight, a.epsilon,
                                       rows, norm_scratch, sync_flow);
     sync_flow();
     if (coded) code_rows_in_place<kStreamThreads>(m, width, rows);
     sync_flow();
-  } else if (coded) {
-    if (thread == 0)
-      transfer.request(rows, 1, m * row_pitch(width), [&](int) { return a.in.codes; });
-    transfer.wait();
   } else {
-    stage_aligned_rows(a.in.x, a.in.x_stride, m, a.in.k, width, rows);
-    sync_flow();
+    if (thread == 0)
+      request_rows(transfer, rows, m, width, coded, a.in.x, a.in.x_stride, a.in.codes);
+    transfer.wait();
   }
 
   Inputs<kRows, true> x;
   Inputs<kRows, false> far;  // rows of the output projection that shared memory has no room for
   point_at(x, me, m, width, coded, [&](int r) { return rows + r * row_pitch(width); });
+  HeldRows<kHeld> held;
+  if constexpr (kHeld > 0)
+    if (coded) held.load(x, me);
   Sums<kRows> slice = {};
 #pragma unroll 1
   for (int unit = 0;;) {
@@ -168,22 +163,18 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
       sync_flow();
       const bool goes_on = index < stacks[last].tiles;
       if (thread == 0) {
-        arrive_at(a.words + kProjected);
         if (goes_on) wait_for(a.words + kMixed, a.mix.value_heads);
       }
       if (!goes_on) continue;
       const int out_width = padded_inputs(a.out.k);
       const bool out_coded = is_coded(stacks[last].format);
       if constexpr (kSharedOut) {
-        if (out_coded) {
-          if (thread == 0)
-            transfer.request(rows, 1, m * row_pitch(out_width), [&](int) { return a.out.codes; });
-          transfer.wait();
-        } else {
-          sync_flow();
-          stage_aligned_rows(a.out.x, a.out.x_stride, m, a.out.k, out_width, rows);
-          sync_flow();
+        if (thread == 0) {
+          transfer.see_writes();
+          request_rows(transfer, rows, m, out_width, out_coded, a.out.x, a.out.x_stride,
+                       a.out.codes);
         }
+        transfer.wait();
         point_at(x, me, m, out_width, out_coded,
                  [&](int r) { return rows + r * row_pitch(out_width); });
       } else {
@@ -202,7 +193,15 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     const BlockFormat format = format_of(w);
     const uint32_t at = flow.address() + me.warp * format.block_bytes;
     const int blocks = blocks_of(me.warp, task.blocks), first = task.first + me.warp;
-    if (kSharedOut || task.kind == Task::kProject)
+    bool done = false;
+    if constexpr (kHeld > 0)
+      if (coded && task.kind == Task::kProject) {
+        multiply_held(format, at, me, held, slice);
+        done = true;
+      }
+    if (done)
+      ;
+    else if (kSharedOut || task.kind == Task::kProject)
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, x, slice);
     else
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, far,
@@ -220,12 +219,18 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
         (static_cast<uint32_t>(thread) - unit++ % kFlowWarps * kWarp) % kStreamThreads;
     const int row = static_cast<int>(writer / 16);
     const int n = task.tile * 16 + static_cast<int>(writer % 16);
-    if (row >= m || n >= w.n) continue;
-    const float value = total_of<kRows>(to, static_cast<int>(writer % 16), row);
+    const bool mine = row < m && n < w.n;
+    const float value = mine ? total_of<kRows>(to, static_cast<int>(writer % 16), row) : 0.0f;
     if (task.kind == Task::kProject) {
-      static_cast<__nv_bfloat16*>(a.in.out)[row * a.in.out_stride + w.out_column + n] =
-          __float2bfloat16(value);
-    } else {
+      // Two outputs a word.
+      const uint32_t own = __bfloat16_as_ushort(__float2bfloat16(value));
+      const uint32_t pair = own | __shfl_down_sync(0xFFFFFFFFu, own, 1) << 16;
+      if (mine)
+        static_cast<__nv_bfloat16*>(a.in.out)[row * a.in.out_stride + w.out_column + n] =
+            __ushort_as_bfloat16(static_cast<unsigned short>(own));
+      if (mine && n % 2 == 0)
+        send_pair(a.arrivals + row * a.arrival_pairs + (w.out_column + n) / 2, pair, number);
+    } else if (mine) {
       static_cast<float*>(a.out.out)[row * a.out.out_stride + n] = value;
       if (a.out.output == StreamOutput::kAddF32)
         a.out.residual[row * a.out.residual_stride + n] += value;
@@ -233,13 +238,13 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   }
 }
 
-template <int kRows, bool kSharedOut>
+template <int kRows, bool kSharedOut, int kHeld>
 __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks))
     net_kernel(const __grid_constant__ DeltaNet a, const __grid_constant__ Plan plan) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   const int index = static_cast<int>(blockIdx.x);
   if (index >= plan.heads) {
-    stream_role<kRows, kSharedOut>(a, plan, shared_memory);
+    stream_role<kRows, kSharedOut, kHeld>(a, plan, shared_memory);
   } else {
     if (threadIdx.x >= kStreamThreads) return;
     __shared__ uint64_t state_here;
@@ -251,17 +256,18 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
         [&](int slot) {
           return SharedHeadState(a.mix, slot, index, state, &state_here, sync_flow);
         },
-        [&] {
+        [&](int64_t) {
           wait_for_inputs();
           start_next();
-          if (threadIdx.x == 0) wait_for(a.words + kProjected, plan.streams);
-          sync_flow();
+          return Arrivals{a.arrivals, a.arrival_pairs,
+                          static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1};
         },
         sync_flow);
     sync_flow();
     if (threadIdx.x == 0) arrive_at(a.words + kMixed);
   }
-  if (threadIdx.x == 0) leave(a.words, kNetWords, kLeft, static_cast<int>(gridDim.x));
+  if (threadIdx.x == 0 && leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x)))
+    ++a.words[kLaunch];
 }
 
 // Rows of the output projection are in shared memory where that leaves room for the weights.
@@ -280,15 +286,23 @@ int64_t head_bytes(const DeltaNet& net) {
 }
 
 using Kernel = void (*)(DeltaNet, Plan);
-Kernel kernel_for(const DeltaNet& net) {
-  if (net.in.rows <= 4) return shares_out(net) ? net_kernel<4, true> : net_kernel<4, false>;
-  return shares_out(net) ? net_kernel<8, true> : net_kernel<8, false>;
+Kernel kernel_for(const DeltaNet& net, int held) {
+  if (net.in.rows > kHeldRows)
+    return shares_out(net) ? net_kernel<8, true, 0> : net_kernel<8, false, 0>;
+  if (!shares_out(net))
+    return held == 3   ? net_kernel<4, false, 3>
+           : held == 2 ? net_kernel<4, false, 2>
+                       : net_kernel<4, false, 0>;
+  return held == 3   ? net_kernel<4, true, 3>
+         : held == 2 ? net_kernel<4, true, 2>
+                     : net_kernel<4, true, 0>;
 }
 
 struct Launch {
   Plan plan{};
   int grid = 0;
   int64_t bytes = 0;
+  int held = 0;
 };
 Launch plan_for(const Gpu& gpu, const DeltaNet& net) {
   Launch l;
@@ -297,15 +311,28 @@ Launch plan_for(const Gpu& gpu, const DeltaNet& net) {
   plan.row_bytes = static_cast<int>(row_bytes(net));
   const int64_t fixed = plan.row_bytes + 2 * kStreamWarps * 16 * columns * int64_t{4};
   const int64_t room = static_cast<int64_t>(kMostSharedBytes) - kOwnBytes - fixed;
-  // Stages that hold the most of the projections' units.
+  // Stages that hold a tile of the projections each, or else the most of them: eight blocks of
+  // every matrix at least.
   const TileStack& w = net.in.w[net.in.stacks - 1];
+  int least = kStreamWarps * net.out.w[0].block_bytes;
+  for (int i = 0; i < net.in.stacks; ++i)
+    least = std::max(least, kStreamWarps * net.in.w[i].block_bytes);
+  const int tile = w.blocks * w.block_bytes;
   int64_t most = 0;
-  for (const int blocks : {4, 3, 2}) {  // eight blocks of any format at least
-    const int bytes = blocks * kStreamWarps * (kMostBlockBytes / 2);
+  for (const int bytes :
+       {tile, 32 * (kMostBlockBytes / 2), 24 * (kMostBlockBytes / 2), 16 * (kMostBlockBytes / 2)}) {
     const int count = static_cast<int>(std::min<int64_t>(room / bytes, kMostFlowStages));
     const int64_t held = int64_t{count} * piece_blocks(w, bytes) * w.block_bytes;
-    if (count < kLeastStages || held <= most) continue;
+    if (bytes < least || count < kLeastStages || held <= most) continue;
     most = held, plan.stage_bytes = bytes, plan.stage_count = count;
+    if (bytes == tile && count > kLeastStages) break;
+  }
+  // Tiles of int4 that a stage has whole; all projections are as wide.
+  l.held = held_blocks(w.blocks);
+  for (int i = 0; i <= net.in.stacks && plan.stage_bytes > 0; ++i) {
+    const TileStack& m = i < net.in.stacks ? net.in.w[i] : net.out.w[0];
+    plan.pieces[i] = piece_blocks(m, plan.stage_bytes);
+    if (i < net.in.stacks && is_coded(m.format) && plan.pieces[i] < m.blocks) l.held = 0;
   }
   plan.row_capacity = row_capacity(net);
   l.bytes =
@@ -327,7 +354,7 @@ bool fits(const Gpu& gpu, const DeltaNet& net) {
   const Launch l = plan_for(gpu, net);
   if (l.plan.stage_count == 0 || l.bytes + kOwnBytes > static_cast<int64_t>(kMostSharedBytes))
     return false;
-  const Kernel kernel = kernel_for(net);
+  const Kernel kernel = kernel_for(net, l.held);
   set_kernel_limits(reinterpret_cast<const void*>(kernel), static_cast<size_t>(l.bytes));
   int resident = 0;
   CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kFlowThreads,
@@ -348,7 +375,8 @@ bool can_fuse(const Gpu& gpu, const DeltaNet& given) {
   return gpu.has_bulk_copies && common(net.in) && common(net.out) &&
          gpu.shared_bytes >= kResidentBlocks * taken && net.mix.sequences == 1 &&
          net.in.rows <= kMostNetRows && can_code(net.mix) && net.in.k % 128 == 0 &&
-         net.in.x_stride % 8 == 0 && net.out.x_stride % 8 == 0 && net.in.k <= kWidestQuadRow &&
+         net.out.k % 128 == 0 && net.in.x_stride % 8 == 0 && net.out.x_stride % 8 == 0 &&
+         net.in.k <= kWidestQuadRow && net.mix.value_heads % 2 == 0 &&
          net.mix.value_heads * 3 <= gpu.multiprocessors * kResidentBlocks && fits(gpu, net);
 }
 
@@ -362,7 +390,7 @@ void delta_net(cudaStream_t stream, const Gpu& gpu, const DeltaNet& net) {
   sort_stacks(sorted.in);
   const Launch l = plan_for(gpu, sorted);
   launch(stream, dim3(static_cast<unsigned>(l.grid)), dim3(kFlowThreads),
-         static_cast<size_t>(l.bytes), kernel_for(sorted), sorted, l.plan);
+         static_cast<size_t>(l.bytes), kernel_for(sorted, l.held), sorted, l.plan);
 }
 
 }  // namespace pewter::cuda

@@ -2,12 +2,14 @@
 // output projection.
 #pragma once
 
+#include "backend/cuda/common/prefetch.h"
 #include "backend/cuda/delta/delta.h"
 #include "backend/cuda/linear/stream.h"
 
 namespace pewter::cuda {
 
-constexpr int kNetWords = 4;
+constexpr int kNetWords = 4;  // counts, zero between kernels, and the number of the launch
+constexpr int kMostNetRows = 8;
 
 struct DeltaNet {
   StreamArgs in;  // kBF16; its rows are there (and coded, where a matrix wants that), or norm_x is
@@ -16,8 +18,11 @@ struct DeltaNet {
   const float* norm_weight = nullptr;
   float epsilon = 0;
   DeltaArgs mix;
-  StreamArgs out;            // of one matrix
-  int32_t* words = nullptr;  // scratch [kNetWords], zero between kernels
+  StreamArgs out;                // of one matrix
+  Prefetch next;                 // for the kernels behind
+  int32_t* words = nullptr;      // scratch [kNetWords], zero at first
+  uint64_t* arrivals = nullptr;  // scratch [kMostNetRows, arrival_pairs], zero at first
+  int arrival_pairs = 0;
 };
 
 // Whether the block's products and mixer may run as one kernel here.

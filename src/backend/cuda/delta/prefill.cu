@@ -73,7 +73,7 @@ struct Chunk {
 __device__ inline void load_chunk(const DeltaArgs& a, int64_t first, int rows, int head,
                                   Chunk& chunk) {
   const int dk = a.key_dim, dv = a.value_dim, channels = a.channels();
-  const int key_head = head / (a.value_heads / a.key_heads);
+  const int key_head = head / a.sharers;
   const int warp = threadIdx.x / kWarp;
   for (int i = threadIdx.x; i < rows * kColumns; i += kRuleThreads) {
     const int row = i / kColumns, c = i % kColumns;
@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(kRuleThreads) rule_kernel(const __grid_constan
     __syncthreads();
     for (int row = skip + warp; row < rows; row += kRuleWarps) {
       const int64_t at = part.first + begin + row - part.accepted;
-      gated.load_gate(a.in + at * a.in_stride + a.channels() + head * dv, dv);
+      gated.load_gate(GivenRows{a.in + at * a.in_stride, a.in_stride}, 0, a.channels() + head * dv,
+                      dv);
       gated.write(chunk.v[row], a.norm, a.epsilon, dv, a.out + at * a.out_stride + head * dv);
     }
   }

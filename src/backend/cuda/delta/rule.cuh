@@ -4,6 +4,7 @@
 // 16th key; sums over keys are shuffles, so a row costs no barrier. Precision: f32.
 #pragma once
 
+#include "backend/cuda/common/arrival.cuh"
 #include "backend/cuda/common/kernel.cuh"
 #include "backend/cuda/delta/delta.h"
 
@@ -139,8 +140,8 @@ __device__ inline void unit_vector(const float* from, bool is_k, int dk, float* 
   for (int j = 0; j < kParts; ++j) x[j] = j * kWarp + lane < dk ? from[j * kWarp + lane] : 0.0f;
 #pragma unroll
   for (int j = 0; j < kParts; ++j) sum = fmaf(x[j], x[j], sum);
-  float factor = 1.0f / sqrtf(warp_sum(sum) + kUnitEpsilon);
-  if (!is_k) factor /= sqrtf(static_cast<float>(dk));
+  float factor = rsqrtf(warp_sum(sum) + kUnitEpsilon);
+  if (!is_k) factor *= rsqrtf(static_cast<float>(dk));
 #pragma unroll
   for (int j = 0; j < kParts; ++j) to[j * kWarp + lane] = x[j] * factor;
 }
@@ -150,13 +151,18 @@ struct GatedNorm {
   static constexpr int kParts = kColumns / kWarp;
   __nv_bfloat16 gate[kParts];
 
-  // z: the row's gates of this head.
-  __device__ void load_gate(const __nv_bfloat16* z, int dv) {
+  // The row's gates of this head, from `column` on, of rows as in arrival.cuh.
+  template <typename Rows>
+  __device__ void load_gate(const Rows& rows, int row, int column, int dv) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    uint64_t word[kParts];
 #pragma unroll
-    for (int j = 0; j < kParts; ++j) {
-      const int c = j * kWarp + static_cast<int>(threadIdx.x) % kWarp;
-      gate[j] = c < dv ? z[c] : __float2bfloat16(0.0f);
-    }
+    for (int j = 0; j < kParts; ++j)
+      if (j * kWarp + lane < dv) word[j] = rows.ask(row, column + j * kWarp + lane);
+#pragma unroll
+    for (int j = 0; j < kParts; ++j)
+      gate[j] = j * kWarp + lane < dv ? rows.take(word[j], row, column + j * kWarp + lane)
+                                      : __float2bfloat16(0.0f);
   }
   // copy: where the results go besides, unless null; may overlap o.
   __device__ void write(const float* o, const float* norm, float epsilon, int dv,
@@ -168,7 +174,7 @@ struct GatedNorm {
       const float x = j * kWarp + lane < dv ? o[j * kWarp + lane] : 0.0f;
       sum = fmaf(x, x, sum);
     }
-    const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(dv) + epsilon);
+    const float scale = rsqrtf(warp_sum(sum) / static_cast<float>(dv) + epsilon);
 #pragma unroll
     for (int j = 0; j < kParts; ++j) {
       const int c = j * kWarp + lane;

@@ -42,11 +42,10 @@ struct Flow {
         base(shared_address(first_stage)),
         bytes(stage_bytes),
         count(stage_count) {
-    if (threadIdx.x != 0) return;
-    for (int i = 0; i < count; ++i) {
-      init_barrier<1>(shared_address(memory.full + i));
-      init_barrier<kFlowWarps>(shared_address(memory.empty + i));
-    }
+    const int i = static_cast<int>(threadIdx.x);
+    if (i >= count) return;
+    init_barrier<1>(shared_address(memory.full + i));
+    init_barrier<kFlowWarps>(shared_address(memory.empty + i));
     publish_barriers();
   }
   __device__ void next() {

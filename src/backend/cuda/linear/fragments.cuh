@@ -149,30 +149,41 @@ __device__ inline void add_scaled(const Sums<kRows>& part, float scale, Sums<kRo
       sums[j][i] = kSliced ? sums[j][i] + scale * part[j][i] : fmaf(scale, part[j][i], sums[j][i]);
 }
 
-// Integer sums of a block: of high bytes and of low ones, spread both in one.
+// Integer sums of a block: of high bytes and of low ones; spread, both in one, and in two halves of
+// the block, so that an instruction waits for one before it at most.
 template <int kRows>
 struct CodeSums {
-  static constexpr int kParts = kSpread<kRows> ? 1 : 2;
+  static constexpr int kParts = 2;
   int32_t part[kTiles<kRows>][kParts][4];
 
-  template <bool kFirst, bool kUnsigned>
-  __device__ void multiply_by(int j, const uint32_t (&a)[4], const Codes<kRows>& b) {
+  // Of the block's four steps of 32 inputs, number `step`.
+  template <bool kUnsigned>
+  __device__ void multiply_by(int j, int step, const uint32_t (&a)[4], const Codes<kRows>& b) {
+    if constexpr (kSpread<kRows>) {
+      multiply_part<kUnsigned>(step < 2, part[j][step % 2], a, b.word[0], b.word[1]);
+    } else {
 #pragma unroll
-    for (int p = 0; p < kParts; ++p) {
-      if constexpr (kFirst && kUnsigned)
-        multiply_unsigned(part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
-      else if constexpr (kUnsigned)
-        multiply_add_unsigned(part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
-      else if constexpr (kFirst)
-        multiply(part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
-      else
-        multiply_add(part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
+      for (int p = 0; p < kParts; ++p)
+        multiply_part<kUnsigned>(step == 0, part[j][p], a, b.word[2 * p], b.word[2 * p + 1]);
     }
+  }
+  template <bool kUnsigned>
+  static __device__ void multiply_part(bool is_first, int32_t (&to)[4], const uint32_t (&a)[4],
+                                       uint32_t b0, uint32_t b1) {
+    if (is_first && kUnsigned)
+      multiply_unsigned(to, a, b0, b1);
+    else if (kUnsigned)
+      multiply_add_unsigned(to, a, b0, b1);
+    else if (is_first)
+      multiply(to, a, b0, b1);
+    else
+      multiply_add(to, a, b0, b1);
   }
   // Output g + 8·half, column 2t + column; spread, row t.
   __device__ int32_t sum(int j, int half, int column) const {
     if constexpr (kSpread<kRows>)
-      return (part[j][0][2 * half] << 8) + part[j][0][2 * half + 1];
+      return ((part[j][0][2 * half] + part[j][1][2 * half]) << 8) + part[j][0][2 * half + 1] +
+             part[j][1][2 * half + 1];
     else
       return (part[j][0][2 * half + column] << 8) + part[j][1][2 * half + column];
   }
@@ -248,10 +259,7 @@ __device__ inline void multiply_int4(const BlockFormat& w, uint32_t at, int bloc
 #pragma unroll
       for (int j = 0; j < kOperands; ++j) {
         if constexpr (kOperands > 1) b[s][j] = x.load_codes(j, 128 * block + 32 * s + 8 * me.t);
-        if (s == 0)
-          products.template multiply_by<true, true>(j, a, b[s][j]);
-        else
-          products.template multiply_by<false, true>(j, a, b[s][j]);
+        products.template multiply_by<true>(j, s, a, b[s][j]);
       }
     }
     scale[1] *= 0.0625f;
@@ -282,10 +290,7 @@ __device__ inline void multiply_int8(const BlockFormat& w, uint32_t at, int bloc
 #pragma unroll
       for (int j = 0; j < kOperands; ++j) {
         if constexpr (kOperands > 1) b[s][j] = x.load_codes(j, 128 * block + 32 * s + 8 * me.t);
-        if (s == 0)
-          products.template multiply_by<true, false>(j, a, b[s][j]);
-        else
-          products.template multiply_by<false, false>(j, a, b[s][j]);
+        products.template multiply_by<false>(j, s, a, b[s][j]);
       }
     }
     products.template add_to<kSliced>(sums, x, block, kScale, kZero);

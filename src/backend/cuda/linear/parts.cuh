@@ -16,6 +16,15 @@ namespace pewter::cuda {
 constexpr int64_t kMaxShared = 98 * 1024;
 constexpr int64_t kOwnShared = 1024;  // the hardware adds to a block's shared memory
 
+// Units of work of a number of blocks of threads: `each`, and one more for the first `more`.
+struct Shares {
+  int each, more;
+  __host__ __device__ static Shares of(int units, int shares) {
+    return {units / shares, units % shares};
+  }
+  __device__ int begin(int index) const { return each * index + min(index, more); }
+};
+
 // Inputs of a row in shared memory: whole blocks of every format.
 constexpr int padded_inputs(int k) { return static_cast<int>(round_up(k, 128)); }
 
@@ -72,6 +81,18 @@ __device__ inline void stage_rows(int count, int k, int width, bool coded, const
       settle();
     }
   }
+}
+
+// Requests rows of `width` inputs, a multiple of 128, aligned to 16 bytes: as they are, or the same
+// rows coded. By one thread.
+__device__ inline void request_rows(const Transfer& transfer, uint8_t* rows, int count, int width,
+                                    bool coded, const __nv_bfloat16* x, int64_t stride,
+                                    const uint8_t* codes) {
+  const int pitch = row_pitch(width);
+  const auto* const from = coded ? codes : reinterpret_cast<const uint8_t*>(x);
+  const int64_t step = coded ? pitch : 2 * stride;
+  transfer.request(rows, count, coded ? pitch : 2 * width, pitch,
+                   [&](int r) { return from + r * step; });
 }
 
 // Rows normalised on their way into shared memory, as bf16. Complete after a barrier.

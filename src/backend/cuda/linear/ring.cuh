@@ -21,8 +21,8 @@ struct Ring {
         barriers(shared_address(first_barrier)),
         bytes(stage_bytes),
         count(stages) {
-    if (lane == 0) {
-      for (int i = 0; i < count; ++i) init_barrier<kBulkCopies ? 1 : kWarp>(barriers + 8 * i);
+    if (lane < count) {
+      init_barrier<kBulkCopies ? 1 : kWarp>(barriers + 8 * lane);
       publish_barriers();
     }
     __syncwarp();

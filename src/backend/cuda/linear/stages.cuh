@@ -24,8 +24,9 @@ struct Stages {
         barriers(shared_address(first_barrier)),
         bytes(stage_bytes),
         count(stage_count) {
-    if (threadIdx.x != 0) return;
-    for (int i = 0; i < count; ++i) init_barrier<kBulkCopies ? 1 : kThreads>(barriers + 8 * i);
+    const int i = static_cast<int>(threadIdx.x);
+    if (i >= count) return;
+    init_barrier<kBulkCopies ? 1 : kThreads>(barriers + 8 * i);
     publish_barriers();
   }
 
@@ -67,20 +68,26 @@ struct Transfer {
   __device__ explicit Transfer(const void* at) : barrier(shared_address(at)) {
     if (threadIdx.x == 0) init_barrier<1>(barrier);
   }
-  // By one thread, after wait_for_inputs(): `count` copies of `size` bytes, number i from from(i),
-  // in turn to `to`. Both ends and size are multiples of 16.
+  // By one thread: what this kernel's blocks of threads wrote, and this thread has waited for, is
+  // seen by copies that it requests. What earlier kernels wrote is, after wait_for_inputs().
+  static __device__ void see_writes() {
+    if constexpr (kBulkCopies) asm volatile("fence.proxy.async.global;" ::: "memory");
+  }
+  // By one thread, after wait_for_inputs(): `count` copies of `size` bytes, number i from from(i)
+  // to `to` + i · pitch. Both ends, size and pitch are multiples of 16.
   template <typename From>
-  __device__ void request(void* to, int count, int size, const From& from) const {
-    if constexpr (kBulkCopies) {
-      asm volatile("fence.proxy.async;" ::: "memory");  // others wrote what the copies read
-      expect_bytes(barrier, count * size);
-    }
+  __device__ void request(void* to, int count, int size, int pitch, const From& from) const {
+    expect_bytes(barrier, count * size);
+#pragma unroll 1
     for (int i = 0; i < count; ++i)
       if constexpr (kBulkCopies)
-        copy_bulk(shared_address(to) + i * size, from(i), size, barrier);
+        copy_bulk(shared_address(to) + i * pitch, from(i), size, barrier);
       else
-        copy_by_threads(shared_address(to) + i * size, from(i), size, 0, 1);
+        copy_by_threads(shared_address(to) + i * pitch, from(i), size, 0, 1);
     if constexpr (!kBulkCopies) arrive_with_copies(barrier);
+  }
+  __device__ void request(void* to, int size, const uint8_t* from) const {
+    request(to, 1, size, 0, [&](int) { return from; });
   }
   // Until all that was requested has come. By all threads, before more is requested.
   __device__ void wait() {

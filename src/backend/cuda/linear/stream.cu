@@ -169,8 +169,7 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kBlocks))
   if (kShared) {
     if (coded) {
       // Coded rows lie as they will lie here.
-      if (threadIdx.x == 0)
-        rows_barrier.request(rows, 1, a.rows * row_pitch(width), [&](int) { return a.codes; });
+      if (threadIdx.x == 0) rows_barrier.request(rows, a.rows * row_pitch(width), a.codes);
     } else {
       stage_rows(
           a.rows, a.k, width, false,

@@ -4,12 +4,11 @@
 // Split of work: a block of threads takes a tile of 16 outputs; eight of its warps share the routed
 // experts met, a warp all of k, so that nothing is added up between warps before the experts'
 // results are; four share the shared expert, whose blocks cost more, by blocks of k. Rows are coded
-// by the warp that multiplies them, some at a time. Where the router's logits are at hand each
-// block of threads routes for itself, and has its first weights on the way, before the experts' up
-// products end.
-// Bytes: the matrices of the experts met, from memory once. Precision and order of sums: as in the
-// twin, where a slice of k is one block. Limits: the latency from the rows to the sums: 43 % of
-// copy bandwidth for one row of the 122B on an H200.
+// by the warp that multiplies them, some at a time. Each block of threads routes for itself, and
+// has its first weights on the way before the experts' up products end. Bytes: the matrices of the
+// experts met, from memory once. Precision and order of sums: as in the twin, where a slice of k is
+// one block. Limits: the latency from the rows to the sums: 43 % of copy bandwidth for one row of
+// the 122B on an H200.
 
 #include <algorithm>
 
@@ -23,22 +22,60 @@ namespace {
 constexpr int kRoutedWarps = 8, kSharedWarps = 4;
 constexpr int kWarps = kRoutedWarps + kSharedWarps, kThreads = kWarps * kWarp;
 constexpr int kMostBlocks = 8;  // of a tile
+constexpr int kMostInputs = 128 * kMostBlocks;
 constexpr int kFewStages = 3;
-constexpr int kSharedStage = kMostBlockBytes;
 constexpr int kRows = block_rows(1);
 
-// How shared memory is shared out.
+// What warps of one kind have to do with, and where that lies in shared memory.
+struct Role {
+  int blocks, each;        // of k: a warp's share, and what a stage has room for
+  int width;               // inputs of a row of them
+  int chunk, stage_bytes;  // bytes of a stage that are used; from one to the next
+  int ring, rows;          // the first warp's
+};
 struct Plan {
-  int stage_bytes;  // of the routed experts' stages
+  Role routed, shared;
   int stages;
   int together;  // rows of a block beside each other; more take turns
+  int results;   // in shared memory: [pairs][16], then the shared expert's [rows][blocks][16]
 };
 
+// Brings `count` rows into shared memory, coded or as they are, zeros behind their k inputs. By a
+// warp; k is a multiple of eight, rows are aligned to sixteen bytes.
+template <typename Source>
+__device__ inline void bring_rows(int count, int k, int width, bool coded, const Source& source,
+                                  uint8_t* rows) {
+  constexpr int kPiece = kWarp * 8, kPieces = kMostInputs / kPiece;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll 1
+  for (int r = 0; r < count; ++r) {
+    const __nv_bfloat16* const from = source(r);
+    uint4 eight[kPieces];
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int at = i * kPiece + lane * 8;
+      eight[i] = at < k ? *reinterpret_cast<const uint4*>(from + at) : uint4{};
+    }
+    uint8_t* const to = rows + r * row_pitch(width);
+#pragma unroll 1
+    for (int at = lane * 8; at - lane * 8 < width; at += kPiece) {
+      if (coded)
+        code_inputs(eight[0], at, at < width, width, to);
+      else if (at < width)
+        *reinterpret_cast<uint4*>(to + 2 * at) = eight[0];
+#pragma unroll
+      for (int i = 0; i + 1 < kPieces; ++i) eight[i] = eight[i + 1];
+    }
+  }
+}
+
 // A warp's work, one after the other: `together` rows of an entry of the table, and for the shared
-// expert's, which come first, a part of k.
+// expert's, which come first, a part of k. kOnce: it is one row of one entry.
+template <bool kOnce>
 struct Walk {
   int entry, row = 0;
   __device__ bool next(const RowBlock* blocks, int entries, int step, int together) {  // false: end
+    if (kOnce) return false;
     row += together;
     if (row < blocks[entry].count) return true;
     row = 0;
@@ -50,84 +87,59 @@ struct Walk {
 // kMost: rows of the step at most.
 template <int kMost, Formats kFormats>
 __global__ void __launch_bounds__(kThreads, register_blocks(2))
-    few_kernel(const __grid_constant__ ExpertsDown a, const __grid_constant__ Plan plan, int width,
-               int shared_width) {
+    few_kernel(const __grid_constant__ ExpertsDown a, const __grid_constant__ Plan plan) {
+  static_assert(kFewChosen <= kRoutedWarps, "a warp for each expert of a row");
   extern __shared__ __align__(128) unsigned char shared_memory[];
-  __shared__ uint64_t barriers[kWarps * kFewStages];
   __shared__ __align__(16) unsigned char routing_memory[sizeof(Routing<kMost>)];
+  __shared__ uint64_t barriers[kWarps * kFewStages];
   auto& routing = *reinterpret_cast<Routing<kMost>*>(routing_memory);
   start_next();
   const Lane me;
   const int thread = static_cast<int>(threadIdx.x), tile = static_cast<int>(blockIdx.x);
-  const int step_rows = kMost == 1 ? 1 : a.groups.rows, top_k = a.groups.top_k,
-            pairs = step_rows * top_k;
-  const int shared_entries = a.groups.shared_blocks();
+  const int step_rows = kMost == 1 ? 1 : a.groups.rows, top_k = a.groups.top_k;
+  const int shared_entries = kMost == 1 ? 1 : a.groups.shared_blocks();
 
   // This warp's matrices, and its part of their tiles.
   const bool shared = me.warp >= kRoutedWarps;
   const TileStack& w = shared ? a.shared : a.w;
+  const Role& role = shared ? plan.shared : plan.routed;
   const int index = shared ? me.warp - kRoutedWarps : me.warp;
-  const int share = shared ? (w.blocks + kSharedWarps - 1) / kSharedWarps : w.blocks;
-  const int first_block = shared ? min(index * share, w.blocks) : 0;
-  const int blocks = min(share, w.blocks - first_block);
+  const int first_block = shared ? index * role.blocks : 0;
+  const int blocks = min(role.blocks, w.blocks - first_block);  // none for the last ones, perhaps
   const int first_entry = shared ? 0 : shared_entries + index, step = shared ? 1 : kRoutedWarps;
-  const int my_width = shared ? shared_width : width;  // inputs of a row it has to do with
+  const int block_bytes = w.block_bytes, pitch = row_pitch(role.width);
 
-  // Shared memory: stages, rows, results.
-  const int stage_count = plan.stages, together = plan.together;
-  const int stage_bytes = shared ? kSharedStage : plan.stage_bytes;
-  const int routed_bytes = kRoutedWarps * stage_count * plan.stage_bytes;
-  const int stages_bytes = routed_bytes + kSharedWarps * stage_count * kSharedStage;
-  Ring ring(shared_memory + (shared ? routed_bytes : 0) + index * stage_count * stage_bytes,
-            barriers + me.warp * kFewStages, stage_bytes, stage_count, me.lane);
-  uint8_t* const rows = shared_memory + stages_bytes + index * together * row_pitch(my_width) +
-                        (shared ? kRoutedWarps * together * row_pitch(width) : 0);
-  auto* const results = reinterpret_cast<float*>(  // [pairs][16]
-      shared_memory + stages_bytes +
-      together * (kRoutedWarps * row_pitch(width) + kSharedWarps * row_pitch(shared_width)));
-  float* const shared_results = results + 16 * pairs;  // [rows][blocks][16]
+  Ring ring(shared_memory + role.ring + index * plan.stages * role.stage_bytes,
+            barriers + me.warp * kFewStages, role.stage_bytes, plan.stages, me.lane);
+  uint8_t* const rows = shared_memory + role.rows + index * plan.together * pitch;
+  auto* const results = reinterpret_cast<float*>(shared_memory + plan.results);
+  float* const shared_results = results + 16 * step_rows * top_k;
 
-  Walk ahead{first_entry};
+  Walk<kMost == 1> ahead{first_entry};
   int entries = 0;
   const uint8_t* from = nullptr;  // what is requested next
   int left = 0;                   // bytes of the part from there
-  const int chunk = shared ? w.block_bytes : stage_bytes / w.block_bytes * w.block_bytes;
   const auto open = [&] {
-    left = blocks * w.block_bytes;
+    left = blocks * block_bytes;
     from = w.values + (shared ? 0 : routing.blocks[ahead.entry].matrix * w.matrix_bytes) +
-           (static_cast<int64_t>(tile) * w.blocks + first_block) * w.block_bytes;
+           (tile * w.blocks + first_block) * static_cast<int64_t>(block_bytes);
   };
   const auto refill = [&] {
     if (left <= 0) return;
-    const int bytes = min(chunk, left);
+    const int bytes = min(role.chunk, left);
     ring.request(from, bytes, me.lane);
     from += bytes;
     left -= bytes;
-    if (left == 0 && ahead.next(routing.blocks, entries, step, together)) open();
+    if (left == 0 && ahead.next(routing.blocks, entries, step, plan.together)) open();
   };
-  const auto begin = [&] {
+  route_few(a.route, routing, true, [&] {
     entries = shared ? shared_entries : routing.block_count;
     if (first_entry >= entries) return;
     open();
 #pragma unroll 1
-    for (int i = 0; i < stage_count; ++i) refill();
-  };
-  if (a.route.logits != nullptr) {
-    route_few(a.route, routing, begin);
-    wait_for_inputs();
-  } else {
-    wait_for_inputs();
-    if (thread == 0) routing.block_count = *a.groups.block_count;
-    for (int i = thread; i < min(a.groups.max_blocks, Routing<kMost>::kBlocks); i += kThreads)
-      routing.blocks[i] = a.groups.blocks[i];
-    for (int i = thread; i < pairs; i += kThreads) {
-      routing.pairs[i] = a.groups.pairs[i];
-      routing.weight[i] = a.weight[i];
-    }
-    if (thread < step_rows) routing.shared_weight[thread] = a.shared_weight[thread];
-    __syncthreads();
-    begin();
-  }
+    for (int i = 0; i < plan.stages; ++i) refill();
+  });
+  wait_for_inputs();
   // Whoever adds up asks in time for what the sums join.
   const int my_row = thread / 16, my_output = tile * 16 + thread % 16;
   const bool adds = my_row < step_rows && my_output < a.w.n;
@@ -137,28 +149,28 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
 
   const BlockFormat format = format_of(w);
   const bool coded = is_coded(w.format);
-  const int each = chunk / w.block_bytes;
   const int first_input = first_block * block_inputs(w.format);
-  const int inputs = min((shared ? a.shared_k : a.k) - first_input, my_width);
-  Walk here{first_entry};
+  const int inputs = min((shared ? a.shared_k : a.k) - first_input, role.width);
+  Walk<kMost == 1> here{first_entry};
 #pragma unroll 1
   for (bool goes = here.entry < entries && blocks > 0; goes;
-       goes = here.next(routing.blocks, entries, step, together)) {
+       goes = here.next(routing.blocks, entries, step, plan.together)) {
     const int first = routing.blocks[here.entry].begin + here.row;
-    const int count = min(routing.blocks[here.entry].count - here.row, together);
+    const int count =
+        kMost == 1 ? 1 : min(routing.blocks[here.entry].count - here.row, plan.together);
     const auto source = [&](int r) { return shared ? first + r : routing.pairs[first + r]; };
     __syncwarp();
-    stage_rows(
-        count, inputs, my_width, coded,
+    bring_rows(
+        count, inputs, role.width, coded,
         [&](int r) {
           return (shared ? a.shared_x + source(r) * a.shared_x_stride
                          : a.x + source(r) * a.x_stride) +
                  first_input;
         },
-        rows, 0, 1);
+        rows);
     __syncwarp();
     Inputs<kRows, true> x;
-    point_at(x, me, count, my_width, coded, [&](int r) { return rows + r * row_pitch(my_width); });
+    point_at(x, me, count, role.width, coded, [&](int r) { return rows + r * pitch; });
     Sums<kRows> total = {};
     const auto keep = [&](float* to) {
       if (me.t >= count) return;
@@ -167,16 +179,13 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
     };
     const int row = source(min(me.t, count - 1));
 #pragma unroll 1
-    for (int block = 0; block < blocks; block += each) {
+    for (int block = 0; block < blocks; block += role.each) {
       const uint32_t at = ring.wait();
-      if (!shared) {
-        multiply_blocks<true, kFormats>(format, at, min(each, blocks - block), block, 1, me, x,
-                                        total);
-      } else {  // parts of the row's sum, which are added in order
-        total[0][0] = total[0][2] = 0;
-        multiply_blocks<true, kFormats>(format, at, 1, block, 1, me, x, total);
-        keep(shared_results + 16 * (row * w.blocks + first_block + block));
-      }
+      if (shared) total[0][0] = total[0][2] = 0;
+      multiply_blocks<true, kFormats>(format, at, min(role.each, blocks - block), block, 1, me, x,
+                                      total);
+      // Parts of the shared expert's sum are added in order.
+      if (shared) keep(shared_results + 16 * (row * w.blocks + first_block + block));
       ring.release();
       refill();
     }
@@ -184,49 +193,71 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
   }
   __syncthreads();
   if (!adds) return;
-  const auto result = [&](const float* of, int i) { return of[16 * i + thread % 16]; };
+  // Slots and parts in order; what there is none of adds nothing.
+  const float* const mine = results + 16 * my_row * top_k + thread % 16;
+  const float* const my_parts = shared_results + 16 * my_row * a.shared.blocks + thread % 16;
   float sum = 0, shared_sum = 0;
-  for (int slot = 0; slot < top_k; ++slot) {
-    const int pair = my_row * top_k + slot;
-    sum = fmaf(routing.weight[pair], result(results, pair), sum);
-  }
-  for (int block = 0; block < a.shared.blocks; ++block)
-    shared_sum += result(shared_results, my_row * a.shared.blocks + block);
+#pragma unroll
+  for (int slot = 0; slot < kFewChosen; ++slot)
+    if (slot < top_k) sum = fmaf(routing.weight[my_row * top_k + slot], mine[16 * slot], sum);
+#pragma unroll
+  for (int block = 0; block < kMostBlocks; ++block)
+    if (block < a.shared.blocks) shared_sum += my_parts[16 * block];
   sum = fmaf(routing.shared_weight[my_row], shared_sum, sum);
   const int64_t at = static_cast<int64_t>(my_row) * a.hidden + my_output;
   a.partial[at] = sum;
   if (a.residual != nullptr) a.residual[at] = before + sum;
 }
 
+// Whether rows of k inputs can be brought.
+bool can_bring(const __nv_bfloat16* x, int64_t stride, int k) {
+  return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 8 == 0 && k % 8 == 0;
+}
+
 }  // namespace
 
 bool down_few(cudaStream_t stream, const ExpertsDown& args) {
   const Grouping& groups = args.groups;
-  const int64_t choices = static_cast<int64_t>(groups.rows) * groups.top_k;
-  if (groups.rows > kFewRouted || choices > kRouteChoices || args.w.blocks > kMostBlocks ||
-      args.shared.blocks > kMostBlocks)
+  const int choices = groups.rows * groups.top_k;
+  if (args.route.logits == nullptr || groups.rows > kFewRouted || choices > kRouteChoices ||
+      args.w.blocks > kMostBlocks || args.shared.blocks > kMostBlocks ||
+      !can_bring(args.x, args.x_stride, args.k) ||
+      !can_bring(args.shared_x, args.shared_x_stride, args.shared_k))
     return false;
-  const int width = padded_inputs(args.k);
-  const int share = (args.shared.blocks + kSharedWarps - 1) / kSharedWarps;
-  const int shared_width = padded_inputs(share * block_inputs(args.shared.format));
-  const int64_t own = static_cast<int64_t>(sizeof(Routing<kFewRouted>)) + kWarps * kFewStages * 8;
-  const int64_t results = (choices + groups.rows * args.shared.blocks) * 64;
-  const int64_t row = kRoutedWarps * row_pitch(width) + kSharedWarps * row_pitch(shared_width);
+  const bool one = groups.rows == 1;
   const auto kernel = !is_common(args.w) || !is_common(args.shared)
                           ? few_kernel<kFewRouted, Formats::kAny>
-                      : groups.rows == 1 ? few_kernel<1, Formats::kCommon>
-                                         : few_kernel<kFewRouted, Formats::kCommon>;
+                      : one ? few_kernel<1, Formats::kCommon>
+                            : few_kernel<kFewRouted, Formats::kCommon>;
+  Plan plan{.routed = {.blocks = args.w.blocks, .width = padded_inputs(args.k)},
+            .shared = {.blocks = (args.shared.blocks + kSharedWarps - 1) / kSharedWarps,
+                       .each = 1,
+                       .chunk = args.shared.block_bytes,
+                       .stage_bytes = kMostBlockBytes}};
+  plan.shared.width = padded_inputs(plan.shared.blocks * block_inputs(args.shared.format));
+  const int own = static_cast<int>(one ? sizeof(Routing<1>) : sizeof(Routing<kFewRouted>)) +
+                  kWarps * kFewStages * 8;
   // Stages of three blocks of int4 or two; two rows at a time or one.
   constexpr int kBlock = kMostBlockBytes / 2;
   for (const auto& [blocks, together] : {std::pair{3, 2}, {2, 2}, {3, 1}, {2, 1}}) {
     if (together > groups.rows) continue;
-    const int64_t fixed = own + results + together * row;
-    const int64_t stage = kRoutedWarps * blocks * kBlock + kSharedWarps * kSharedStage;
-    const auto stages = std::min<int64_t>((kMaxShared - fixed) / stage, kFewStages);
-    if (stages < 2) continue;
+    plan.together = together;
+    plan.routed.stage_bytes = blocks * kBlock;
+    plan.routed.each = blocks * kBlock / args.w.block_bytes;
+    plan.routed.chunk = plan.routed.each * args.w.block_bytes;
+    const int row_bytes = together * (kRoutedWarps * row_pitch(plan.routed.width) +
+                                      kSharedWarps * row_pitch(plan.shared.width));
+    const int result_bytes = (choices + groups.rows * args.shared.blocks) * 64;
+    const int stage = kRoutedWarps * blocks * kBlock + kSharedWarps * kMostBlockBytes;
+    plan.stages = std::min((static_cast<int>(kMaxShared) - own - row_bytes - result_bytes) / stage,
+                           kFewStages);
+    if (plan.stages < 2) continue;
+    plan.shared.ring = kRoutedWarps * plan.stages * plan.routed.stage_bytes;
+    plan.routed.rows = plan.stages * stage;
+    plan.shared.rows = plan.routed.rows + together * kRoutedWarps * row_pitch(plan.routed.width);
+    plan.results = plan.routed.rows + row_bytes;
     launch(stream, dim3(static_cast<unsigned>(args.w.tiles)), dim3(kThreads),
-           static_cast<size_t>(fixed - own + stages * stage), kernel, args,
-           Plan{blocks * kBlock, static_cast<int>(stages), together}, width, shared_width);
+           static_cast<size_t>(plan.results + result_bytes), kernel, args, plan);
     return true;
   }
   return false;

@@ -3,7 +3,8 @@
 // Split of work: a unit is 16 gate outputs and the same 16 of the up matrix of one expert, times
 // one block of up to kRows rows; warps share it by slices of k as in linear/stream.cu. The first
 // blocks of threads do the shared expert's units, whose weights are requested before the routing is
-// known; the others take contiguous ranges of the routed experts' units.
+// known; the others take contiguous ranges of the routed experts' units. experts_up_few.cu does it
+// for up to four rows.
 // Bytes: the matrices of the experts met, once per kRows rows; x from L2 once per block of threads.
 // Precision: as in linear/stream.cu. Limits: memory, and the wait for routing: 59 % of copy
 // bandwidth for one row of the 122B on an H200, 67 % for 32 sequences.
@@ -13,51 +14,26 @@
 #include "backend/cuda/linear/coded_rows.h"
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/moe/experts.h"
+#include "backend/cuda/moe/experts_up_few.h"
 #include "backend/cuda/moe/routing.cuh"
 
 namespace pewter::cuda {
 namespace {
 
-// A block of threads has units of the shared expert or of the others, which may want rows of
-// another kind. Unit u is tile u % tiles of block u / tiles.
-struct Range {
-  int begin, end;
-};
-__device__ inline Range range_of(int units, int index, int shares) {
-  const auto at = [&](int i) { return static_cast<int>(static_cast<int64_t>(units) * i / shares); };
-  return {at(index), at(index + 1)};
-}
-
-// Writes down what a block of threads found, for others.
-template <int kMost>
-__device__ inline void tell(const ExpertsUp& a, const Routing<kMost>& r) {
-  const int thread = static_cast<int>(threadIdx.x), choices = a.route.rows * a.route.top_k;
-  if (thread < choices) {
-    a.route.expert[thread] = r.expert[thread];
-    a.route.weight[thread] = r.weight[thread];
-    a.grouping.pairs[thread] = r.pairs[thread];
-  }
-  if (thread < a.route.rows) a.route.shared_weight[thread] = r.shared_weight[thread];
-  if (thread < r.block_count) a.grouping.blocks[thread] = r.blocks[thread];
-  if (thread == 0) *a.grouping.block_count = r.block_count;
-}
-
-// kLean: all rows of the step, of which there are as many at most, are in shared memory from the
-// start to the end, and formats are common; 0: that need not be so.
-template <int kRows, bool kShared, int kLean>
+template <int kRows, bool kShared>
 __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3 : 2))
     up_kernel(const __grid_constant__ ExpertsUp a, int stage_bytes, int stage_count, int width,
               int shared_shares) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ uint64_t barriers[kMostStages + 1];
   constexpr int kPartSums = kStreamWarps * kSliceSums<kRows>;
-  constexpr Formats kFormats = kLean != 0 ? Formats::kCommon : Formats::kAny;
   const Lane me;
   Stages<> stages(shared_memory, barriers, stage_bytes, stage_count);
   Transfer transfer(barriers + kMostStages);
   auto* const sums = reinterpret_cast<float*>(shared_memory + stage_count * stage_bytes);
   auto* const rows = reinterpret_cast<uint8_t*>(sums + 2 * kPartSums);
-  // The first blocks of threads do the shared expert's units.
+  // The first blocks of threads do the shared expert's units. Unit u is tile u % tiles of block u /
+  // tiles.
   const int index = static_cast<int>(blockIdx.x);
   const bool shared = index < shared_shares;
   const TileStack(&w)[2] = shared ? a.shared : a.w;
@@ -66,12 +42,16 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
   const int shared_blocks = a.groups.shared_blocks();
   const int piece = piece_blocks(w[0], stage_bytes);
   __syncthreads();
-  Range units{0, 0};
-  if (shared) units = range_of(shared_blocks * tiles, index, shared_shares);
+  int unit = 0, end = 0;  // this block's
+  const auto take = [&](int units, int place, int shares) {
+    const Shares all = Shares::of(units, shares);
+    unit = all.begin(place), end = all.begin(place + 1);
+  };
+  if (shared) take(shared_blocks * tiles, index, shared_shares);
 
   const RowBlock* blocks = a.groups.blocks;
   const int32_t* pairs = a.groups.pairs;
-  int ahead = units.begin, ahead_tile = 0, ahead_block = 0, ahead_part = 0;
+  int ahead = 0, ahead_tile = 0, ahead_block = 0, ahead_part = 0;
   const uint8_t *from = nullptr, *from_other = nullptr;  // of the part at hand and of the other
   const auto open_unit = [&] {
     const int block = ahead / tiles;
@@ -83,7 +63,7 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
     from_other = w[1].values + at;
   };
   const auto refill = [&] {
-    if (ahead >= units.end) return;
+    if (ahead >= end) return;
     const int count = min(piece, k_blocks - ahead_block), bytes = count * block_bytes;
     stages.open(bytes);
     stages.copy(0, from, bytes);
@@ -96,11 +76,11 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
     const uint8_t* const other = from_other;
     from_other = from;
     from = other;
-    if (ahead_part == 0 && ++ahead < units.end && ++ahead_tile == tiles) open_unit();
+    if (ahead_part == 0 && ++ahead < end && ++ahead_tile == tiles) open_unit();
   };
   const auto begin = [&] {
-    if (!Stages<>::fills(me.warp) || units.begin == units.end) return;
-    ahead = units.begin;
+    if (!Stages<>::fills(me.warp) || unit == end) return;
+    ahead = unit;
     open_unit();
 #pragma unroll 1
     for (int i = 0; i < stage_count; ++i) refill();
@@ -109,7 +89,7 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
   wait_for_inputs();
   start_next();  // not before: the next kernel looks at the logits before it waits
   // The rows of a block, or, when they are no more, all of the step.
-  const bool stays = kLean > 0 || a.groups.rows <= kRows;
+  const bool stays = a.groups.rows <= kRows;
   const auto row_codes = [&](int64_t r) { return a.codes + r * row_pitch(width); };
   if (kShared && stays) {
     if (!coded)
@@ -117,25 +97,23 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
           a.groups.rows, a.k, width, false, [&](int r) { return a.x + r * a.x_stride; }, rows,
           me.warp, kStreamWarps);
     else if (threadIdx.x == 0)
-      transfer.request(rows, 1, a.groups.rows * row_pitch(width), row_codes);
+      transfer.request(rows, a.groups.rows * row_pitch(width), a.codes);
   }
   const int others = static_cast<int>(gridDim.x) - shared_shares;
   if (kRows == 4 && a.route.logits != nullptr && !shared) {
-    using Rows = Routing<kLean == 1 ? 1 : kFewRouted>;
+    using Rows = Routing<kFewRouted>;
     __shared__ __align__(16) unsigned char routing_memory[sizeof(Rows)];
     Rows& routing = *reinterpret_cast<Rows*>(routing_memory);
     blocks = routing.blocks;
     pairs = routing.pairs;
-    route_few(a.route, routing, [&] {
-      units =
-          range_of((routing.block_count - shared_blocks) * tiles, index - shared_shares, others);
+    route_few(a.route, routing, index == shared_shares, [&] {
+      take((routing.block_count - shared_blocks) * tiles, index - shared_shares, others);
       begin();
     });
-    if (index == shared_shares) tell(a, routing);
+    if (index == shared_shares) tell(a.route, a.grouping, routing);
   } else {
     if (!shared) {
-      units =
-          range_of((*a.groups.block_count - shared_blocks) * tiles, index - shared_shares, others);
+      take((*a.groups.block_count - shared_blocks) * tiles, index - shared_shares, others);
       begin();
     }
     __syncthreads();
@@ -148,9 +126,9 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
   const BlockFormat format = format_of(w[0]);
   int number = -1;
   RowBlock block{};
-  int tile = units.begin % tiles;
+  int tile = unit % tiles;
 #pragma unroll 1
-  for (int unit = units.begin; unit < units.end; ++unit, ++tile) {
+  for (; unit < end; ++unit, ++tile) {
     if (number < 0 || tile == tiles) {
       if (tile == tiles) tile = 0;
       number = unit / tiles;
@@ -169,7 +147,7 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
           __syncthreads();
         } else {
           if (threadIdx.x == 0)
-            transfer.request(rows, block.count, row_pitch(width),
+            transfer.request(rows, block.count, row_pitch(width), row_pitch(width),
                              [&](int r) { return row_codes(row_of(r)); });
           transfer.wait();
         }
@@ -186,9 +164,9 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3
 #pragma unroll 1
       for (int at = 0; at < k_blocks; at += piece) {
         const uint32_t stage = stages.wait();
-        multiply_blocks<false, kFormats>(format, stage + me.warp * block_bytes,
-                                         blocks_of(me.warp, min(piece, k_blocks - at)),
-                                         at + me.warp, kStreamWarps, me, x, slice);
+        multiply_blocks<false>(format, stage + me.warp * block_bytes,
+                               blocks_of(me.warp, min(piece, k_blocks - at)), at + me.warp,
+                               kStreamWarps, me, x, slice);
         stages.release();
         if (at + piece >= k_blocks)
           keep_sums<kRows>(slice, me, sums + part * kPartSums + me.warp * kSliceSums<kRows>);
@@ -248,10 +226,7 @@ void run(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const int64_t each = std::max<int64_t>(1, shared_units / wanted);
   const int shares =
       static_cast<int>(std::clamp<int64_t>((shared_units + each - 1) / each, 1, grid - 1));
-  auto kernel = shared ? up_kernel<kRows, true, 0> : up_kernel<kRows, false, 0>;
-  if constexpr (kRows == 4)
-    if (shared && groups.rows <= kRows && is_common(args.w[0]) && is_common(args.shared[0]))
-      kernel = groups.rows == 1 ? up_kernel<kRows, true, 1> : up_kernel<kRows, true, kRows>;
+  const auto kernel = shared ? up_kernel<kRows, true> : up_kernel<kRows, false>;
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
          static_cast<size_t>(bytes), kernel, args, stages.bytes, stages.count, width, shares);
 }
@@ -267,6 +242,7 @@ void experts_up(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   for (const auto* w : {args.w, args.shared})
     CHECK(w[0].format == w[1].format && w[0].row_scales == nullptr, "experts in ",
           weight_format_name(w[0].format), " and ", weight_format_name(w[1].format));
+  if (up_few(stream, gpu, args)) return;
   if (args.groups.capacity() == 4)
     run<4>(stream, gpu, args);
   else

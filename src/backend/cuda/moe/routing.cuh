@@ -110,17 +110,19 @@ __device__ inline int rank_among(uint32_t order, int place, const uint32_t* valu
   return rank;
 }
 
-// By the threads of a block, kRouteWarps warps at least. `begin` is called, with the blocks
-// complete, before the weights of the choices are; all is complete after it.
-template <int kMost, typename Begin>
-__device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, const Begin& begin) {
+// By the threads of a block, kRouteWarps warps at least. `begin` is called when the blocks are
+// complete; the weights of the choices, for those that want them, are complete after the next
+// barrier. sync(): a barrier of the threads.
+template <int kMost, typename Begin, typename Sync = BlockBarrier>
+__device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, bool weighs,
+                                 const Begin& begin, const Sync& sync = {}) {
   constexpr int kCapacity = block_rows(1), kEach = kFewExperts / kCandidates;
   const int i = static_cast<int>(threadIdx.x), warp = i / kWarp, lane = i % kWarp;
   const int rows = kMost == 1 ? 1 : route.rows;
   const int top_k = route.top_k, choices = rows * top_k, logits = route.experts + 1;
   const int shared_blocks = (rows + kCapacity - 1) / kCapacity;
   float gate = 0;
-  if (warp < rows) gate = __ldcg(route.logits + warp * logits + route.experts);
+  if (weighs && warp < rows) gate = __ldcg(route.logits + warp * logits + route.experts);
   if (i < shared_blocks) r.blocks[i] = {-1, i * kCapacity, min(kCapacity, rows - i * kCapacity)};
 #pragma unroll 1
   for (int row = 0; row < rows && warp < kRouteWarps; ++row) {
@@ -135,7 +137,7 @@ __device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, cons
     }
     __syncwarp();
   }
-  __syncthreads();
+  sync();
 #pragma unroll 1
   for (int row = 0; row < rows && warp < kRouteWarps; ++row) {  // four threads a candidate
     const int place = i / kEach;
@@ -154,7 +156,7 @@ __device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, cons
     r.pairs[rank] = rank;
   }
   if (i == 0) r.block_count = shared_blocks + choices;  // for one row
-  __syncthreads();
+  sync();
   if (kMost > 1 && rows > 1) {
     const bool mine = i < choices;
     const int e = mine ? r.expert[i] : 0;
@@ -170,7 +172,7 @@ __device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, cons
       r.leads[i] = rank % kCapacity == 0 ? below + rank : -1;  // where a block begins
       r.pairs[below + rank] = i;
     }
-    __syncthreads();
+    sync();
     if (mine) {
       int before = shared_blocks, all = shared_blocks;
 #pragma unroll 1
@@ -182,13 +184,28 @@ __device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, cons
       if (rank % kCapacity == 0) r.blocks[before] = {e, below + rank, min(same - rank, kCapacity)};
       if (i == 0) r.block_count = all;
     }
-    __syncthreads();
+    sync();
   }
   begin();
-  if (warp < rows)
+  if (weighs && warp < rows)
     weigh(lane < top_k ? r.logit[warp][lane] : 0.0f, gate, top_k, r.weight + warp * top_k,
           r.shared_weight + warp);
-  __syncthreads();
+}
+
+// Writes down what a block of threads found, weights included, for others.
+template <int kMost, typename Sync = BlockBarrier>
+__device__ inline void tell(const RouteRows& route, const GroupPairs& group,
+                            const Routing<kMost>& r, const Sync& sync = {}) {
+  sync();
+  const int thread = static_cast<int>(threadIdx.x), choices = route.rows * route.top_k;
+  if (thread < choices) {
+    route.expert[thread] = r.expert[thread];
+    route.weight[thread] = r.weight[thread];
+    group.pairs[thread] = r.pairs[thread];
+  }
+  if (thread < route.rows) route.shared_weight[thread] = r.shared_weight[thread];
+  if (thread < r.block_count) group.blocks[thread] = r.blocks[thread];
+  if (thread == 0) *group.block_count = r.block_count;
 }
 
 }  // namespace pewter::cuda

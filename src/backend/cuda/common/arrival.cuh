@@ -1,0 +1,56 @@
+// Values that arrive: a word of memory holds two bf16 and the number of the launch that wrote them.
+// Who waits for a word has its values in the moment that its number is right, one way through the
+// L2 cache; a count behind a fence, and the values behind the count, would take three.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+namespace pewter::cuda {
+
+// The values of columns 2i and 2i + 1, the first in the low half.
+__device__ inline void send_pair(uint64_t* word, uint32_t values, uint32_t number) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word),
+               "l"(static_cast<uint64_t>(number) << 32 | values)
+               : "memory");
+}
+__device__ inline uint64_t look_at(const uint64_t* word) {
+  uint64_t seen;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(word) : "memory");
+  return seen;
+}
+
+// Rows of them, [rows, pairs].
+struct Arrivals {
+  const uint64_t* words;
+  int pairs;
+  uint32_t number;
+
+  __device__ const uint64_t* place(int row, int column) const {
+    return words + static_cast<int64_t>(row) * pairs + column / 2;
+  }
+  __device__ uint64_t ask(int row, int column) const { return look_at(place(row, column)); }
+  // The value of a word that was asked for, when it has come.
+  __device__ __nv_bfloat16 take(uint64_t word, int row, int column) const {
+    while (static_cast<uint32_t>(word >> 32) != number) word = ask(row, column);
+    const auto values = static_cast<uint32_t>(word);
+    return __ushort_as_bfloat16(
+        static_cast<unsigned short>(column % 2 == 0 ? values : values >> 16));
+  }
+};
+
+// Rows that are there.
+struct GivenRows {
+  const __nv_bfloat16* rows;
+  int64_t stride;
+
+  __device__ uint64_t ask(int row, int column) const {
+    return __bfloat16_as_ushort(rows[row * stride + column]);
+  }
+  __device__ __nv_bfloat16 take(uint64_t word, int, int) const {
+    return __ushort_as_bfloat16(static_cast<unsigned short>(word));
+  }
+};
+
+}  // namespace pewter::cuda
