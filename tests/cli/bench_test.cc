@@ -299,7 +299,7 @@ struct Refusal {
 TEST(Bench, RefusesNonsense) {
   const std::vector<Refusal> refusals = {
       {{}, 2, "WHAT"},
-      {{"encode", "--shape", "third"}, 2, "\"encode\" is none of decode, prefill, kernels"},
+      {{"encode", "--shape", "third"}, 2, "\"encode\" is none of decode, prefill, drafting"},
       {{"decode"}, 2, "neither a MODEL nor a --shape"},
       {{"decode", "x", "--shape", "third"}, 2, "exclude each other"},
       {{"decode", "x", "--format", "int4"}, 2, "belong to --shape"},
@@ -327,6 +327,8 @@ TEST(Bench, RefusesNonsense) {
       {{"decode", "--shape", "third", "--lm-head", "int5"}, 1, "\"int5\" is none of bf16, int8"},
       {{"decode", "x", "--lm-head", "fp8"}, 2, "--lm-head: of a MODEL"},
       {{"decode", "x", "--only", "head"}, 2, "--only belongs to kernels"},
+      {{"drafting", "x"}, 2, "drafting needs --speculate"},
+      {{"decode", "x", "--acceptance", "0.5"}, 2, "--acceptance belongs to drafting"},
       {{"kernels", "x"}, 2, "a MODEL belongs to decode and prefill"},
       {{"kernels", "--repeat", "3"}, 2, "belong to decode and prefill"},
       {{"kernels", "--rows", "17"}, 2, "--rows: 17 is outside [1, 16]"},
