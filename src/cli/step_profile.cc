@@ -46,14 +46,15 @@ StepProfile profile_step(const RecordedStep& step, Ops& ops, Device& device, OpT
     // Inputs are those of a real step, whatever the last stage did to them again and again.
     run_all();
     for (const OpCall& before : calls[0]->before) before(ops);
-    const double seconds = timer.seconds([&] {
-      for (const StageCall* call : calls) call->run(ops);
-    });
     OpLoad load{.context = context};
     if (calls[0]->expert.defined()) {
+      if (calls[0]->before.empty()) calls[0]->run(ops);  // a block, which routes itself
       load.distinct_experts = static_cast<double>(count_distinct(device, calls[0]->expert));
       profile.distinct_experts = load.distinct_experts;
     }
+    const double seconds = timer.seconds([&] {
+      for (const StageCall* call : calls) call->run(ops);
+    });
     const auto count = static_cast<double>(calls.size());
     StageTime time{.stage = std::string(name),
                    .calls = static_cast<int64_t>(calls.size()),
