@@ -48,7 +48,7 @@ StepProfile profile_step(const RecordedStep& step, Ops& ops, Device& device, OpT
     for (const OpCall& before : calls[0]->before) before(ops);
     OpLoad load{.context = context};
     if (calls[0]->expert.defined()) {
-      if (calls[0]->before.empty()) calls[0]->run(ops);  // a block, which routes itself
+      calls[0]->run(ops);  // it may be what routes
       load.distinct_experts = static_cast<double>(count_distinct(device, calls[0]->expert));
       profile.distinct_experts = load.distinct_experts;
     }

@@ -77,11 +77,12 @@ struct SharedHeadState {
       expect_bytes(barrier, kKeys * kColumns * 4);
     }
     sync();
-    constexpr int kAsking = 4;  // warps: one alone takes microseconds to ask for every row
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    if (threadIdx.x % kWarp != 0 || warp >= kAsking) return;
+    // One warp alone takes microseconds to ask for every row; where many heads ask, more of them
+    // together would keep the memory from the weights, which are wanted first.
+    const int asking = a.value_heads > 48 ? 2 : 4, warp = static_cast<int>(threadIdx.x) / kWarp;
+    if (threadIdx.x % kWarp != 0 || warp >= asking) return;
 #pragma unroll 1
-    for (int key = warp; key < kKeys; key += kAsking)
+    for (int key = warp; key < kKeys; key += asking)
       copy_bulk_once(shared_address(s + key * kPitch), memory + key * kColumns, kColumns * 4,
                      barrier);
   }

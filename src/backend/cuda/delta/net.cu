@@ -155,6 +155,11 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   if constexpr (kHeld > 0)
     if (coded) held.load(x, me);
   Sums<kRows> slice = {};
+  float before = 0;
+  // A unit's results are written by other warps each time.
+  const auto writer_of = [&](int unit) {
+    return (static_cast<uint32_t>(thread) - unit % kFlowWarps * kWarp) % kStreamThreads;
+  };
 #pragma unroll 1
   for (int unit = 0;;) {
     const Task task = flow.receive();
@@ -162,10 +167,15 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
       flow.release();
       sync_flow();
       const bool goes_on = index < stacks[last].tiles;
-      if (thread == 0) {
-        if (goes_on) wait_for(a.words + kMixed, a.mix.value_heads);
-      }
       if (!goes_on) continue;
+      // Whoever writes the first tile's results asks in time for what they join.
+      if (a.out.output == StreamOutput::kAddF32) {
+        const uint32_t writer = writer_of(unit);
+        const int row = static_cast<int>(writer / 16),
+                  n = index * 16 + static_cast<int>(writer % 16);
+        if (row < m && n < stacks[last].n) before = a.out.residual[row * a.out.residual_stride + n];
+      }
+      if (thread == 0) wait_for(a.words + kMixed, a.mix.value_heads);
       const int out_width = padded_inputs(a.out.k);
       const bool out_coded = is_coded(stacks[last].format);
       if constexpr (kSharedOut) {
@@ -214,9 +224,7 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     for (auto& operand : slice)
       for (float& sum : operand) sum = 0;
     sync_flow();
-    // Other warps each time.
-    const auto writer =
-        (static_cast<uint32_t>(thread) - unit++ % kFlowWarps * kWarp) % kStreamThreads;
+    const uint32_t writer = writer_of(unit++);
     const int row = static_cast<int>(writer / 16);
     const int n = task.tile * 16 + static_cast<int>(writer % 16);
     const bool mine = row < m && n < w.n;
@@ -233,7 +241,8 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     } else if (mine) {
       static_cast<float*>(a.out.out)[row * a.out.out_stride + n] = value;
       if (a.out.output == StreamOutput::kAddF32)
-        a.out.residual[row * a.out.residual_stride + n] += value;
+        a.out.residual[row * a.out.residual_stride + n] =
+            (task.tile == index ? before : a.out.residual[row * a.out.residual_stride + n]) + value;
     }
   }
 }

@@ -277,7 +277,7 @@ void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   const TileStack& last = args.w[args.stacks - 1];
   if (!gated && piece_blocks(last, stages.bytes) >= last.blocks)
     split.fixed = split.units >= 4 * grid ? std::min(stages.count, 3) : 2;
-  constexpr int kFewBlocks = kRows <= 8 ? 3 : 2, kManyBlocks = kRows <= 8 ? 4 : 2;
+  constexpr int kFewBlocks = kRows <= 8 ? 3 : 2, kManyBlocks = kRows <= 8 ? 3 : 2;
   const bool is_long = units > 8 * most;  // then nothing is gained by what starts early
   constexpr Formats kAny = Formats::kAny, kFew = kRows <= 8 ? Formats::kCommon : kAny;
   const bool common =
