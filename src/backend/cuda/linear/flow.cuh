@@ -15,6 +15,13 @@ constexpr int kMostFlowStages = 6;
 __device__ inline void sync_flow() {
   asm volatile("bar.sync 1, %0;" ::"n"(kFlowWarps * kWarp) : "memory");
 }
+// A barrier that the ninth warp waits at and the eight pass: what they wrote before is seen by it.
+__device__ inline void pass_ninth() {
+  asm volatile("bar.arrive 2, %0;" ::"n"(kFlowThreads) : "memory");
+}
+__device__ inline void wait_as_ninth() {
+  asm volatile("bar.sync 2, %0;" ::"n"(kFlowThreads) : "memory");
+}
 // One arrival at a barrier of shared memory.
 __device__ inline void arrive(uint32_t barrier) {
   if constexpr (kBulkCopies)

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     few_kernel(const __grid_constant__ ExpertsUp a, const __grid_constant__ Plan plan) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ FlowMemory<Task> flow_memory;
-  __shared__ uint64_t rows_here, routed;
+  __shared__ uint64_t rows_here;
   __shared__ __align__(16) unsigned char routing_memory[sizeof(Routing<kMost>)];
   auto& routing = *reinterpret_cast<Routing<kMost>*>(routing_memory);
   const Lane me;
@@ -83,15 +83,15 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   constexpr int kSharedBlocks = 1;  // of rows
   Flow<Task> flow(flow_memory, shared_memory, plan.stage_bytes, plan.stage_count);
   Transfer transfer(&rows_here);
-  if (thread == 0) init_barrier<1>(shared_address(&routed));
+
   if (shared && thread == 0) routing.blocks[0] = {-1, 0, step_rows};
   auto* const sums = reinterpret_cast<float*>(shared_memory + plan.stage_count * plan.stage_bytes);
   auto* const rows = reinterpret_cast<uint8_t*>(sums + 4 * kPartSums);
   __syncthreads();
 
   if (me.warp == kFlowWarps) {
+    if (!shared) wait_as_ninth();
     if (me.lane != 0) return;
-    if (!shared) wait_barrier(shared_address(&routed), 0);
     const Shares share = shared ? plan.shared
                          : kMost == 1
                              ? plan.routed
@@ -110,12 +110,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   if (thread == 0)
     request_rows(transfer, rows, step_rows, plan.width, coded, a.x, a.x_stride, a.codes);
   if (!shared) {
-    route_few(
-        a.route, routing, index == plan.shared_shares,
-        [&] {
-          if (thread == 0) arrive(shared_address(&routed));
-        },
-        sync_flow);
+    route_few(a.route, routing, index == plan.shared_shares, pass_ninth, sync_flow);
     if (index == plan.shared_shares) tell(a.route, a.grouping, routing, sync_flow);
   }
   transfer.wait();
