@@ -6,8 +6,8 @@
 // known; the others take contiguous ranges of the routed experts' units. experts_up_few.cu does it
 // for up to four rows.
 // Bytes: the matrices of the experts met, once per kRows rows; x from L2 once per block of threads.
-// Precision: as in linear/stream.cu. Limits: memory, and the wait for routing: 59 % of copy
-// bandwidth for one row of the 122B on an H200, 67 % for 32 sequences.
+// Precision: as in linear/stream.cu. Limits: memory, and the wait for routing: 67 % of copy
+// bandwidth for 32 sequences of the 122B on an H200.
 
 #include <algorithm>
 
