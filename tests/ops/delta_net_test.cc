@@ -133,6 +133,11 @@ const auto kCases = testing::Values(
     NetCase{"int4", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 384, 2, 4, 128, 128},
     NetCase{"fp8", WeightFormat::kFp8Block128, WeightFormat::kFp8Block128, 384, 2, 4, 128, 128},
     NetCase{"int4_out_bf16", WeightFormat::kInt4Group128, WeightFormat::kBF16, 384, 2, 4, 128, 128},
+    // Widths whose rows stay in registers.
+    NetCase{"k2048", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 2048, 2, 4, 128,
+            128},
+    NetCase{"k3072", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 3072, 2, 4, 128,
+            128},
     // As many units as the blocks of threads of a large GPU take in turn.
     NetCase{"many_heads", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 384, 16, 32,
             128, 128});
