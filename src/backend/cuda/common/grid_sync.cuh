@@ -18,8 +18,8 @@ __device__ inline void wait_for(const int32_t* word, int count) {
   while (seen < count);
 }
 // By one thread of each of `blocks` blocks, at its end: the last makes `count` words zero, of which
-// number `at` counts those that have ended. True for the last. There is no fence: what a block has
-// seen of the words is why it has come here.
+// number `at` counts those that have ended. True for the last. There is no fence: a block leaves
+// when it has used the words, and one that waits for all the counts leaves too.
 __device__ inline bool leave(int32_t* words, int count, int at, int blocks) {
   if (atomicAdd(words + at, 1) != blocks - 1) return false;
   for (int i = 0; i < count; ++i) words[i] = 0;

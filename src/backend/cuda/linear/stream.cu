@@ -90,10 +90,8 @@ __device__ inline void write_output(const StreamArgs& a, const TileStack& w, int
 template <int kRows>
 constexpr int kBuffers = kRows == 32 ? 1 : 2;
 
-// kBlocks: blocks of threads the registers are shared out to. Four leave room for the kernel
-// behind.
-template <int kRows, bool kShared, int kBlocks, Formats kFormats>
-__global__ void __launch_bounds__(kStreamThreads, register_blocks(kBlocks))
+template <int kRows, bool kShared, Formats kFormats>
+__global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3 : 2))
     stream_kernel(const __grid_constant__ StreamArgs a, const __grid_constant__ Split split,
                   int stage_bytes, int stage_count, int width) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
@@ -277,15 +275,13 @@ void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   const TileStack& last = args.w[args.stacks - 1];
   if (!gated && piece_blocks(last, stages.bytes) >= last.blocks)
     split.fixed = split.units >= 4 * grid ? std::min(stages.count, 3) : 2;
-  constexpr int kFewBlocks = kRows <= 8 ? 3 : 2, kManyBlocks = kRows <= 8 ? 3 : 2;
-  const bool is_long = units > 8 * most;  // then nothing is gained by what starts early
   constexpr Formats kAny = Formats::kAny, kFew = kRows <= 8 ? Formats::kCommon : kAny;
+  const bool is_long = units > 8 * most;  // then it is no matter how soon the code is there
   const bool common =
       std::all_of(args.w, args.w + args.stacks, [](const TileStack& w) { return is_common(w); });
-  const auto kernel = !fit.shared ? stream_kernel<kRows, false, kManyBlocks, kAny>
-                      : is_long   ? stream_kernel<kRows, true, kFewBlocks, kAny>
-                      : common    ? stream_kernel<kRows, true, kManyBlocks, kFew>
-                                  : stream_kernel<kRows, true, kManyBlocks, kAny>;
+  const auto kernel = !fit.shared          ? stream_kernel<kRows, false, kAny>
+                      : common && !is_long ? stream_kernel<kRows, true, kFew>
+                                           : stream_kernel<kRows, true, kAny>;
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
          static_cast<size_t>(bytes), kernel, args, split, stages.bytes, stages.count,
          padded_inputs(args.k));

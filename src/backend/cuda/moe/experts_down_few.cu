@@ -219,16 +219,14 @@ bool can_bring(const __nv_bfloat16* x, int64_t stride, int k) {
 bool down_few(cudaStream_t stream, const ExpertsDown& args) {
   const Grouping& groups = args.groups;
   const int choices = groups.rows * groups.top_k;
-  if (args.route.logits == nullptr || groups.rows > kFewRouted || choices > kRouteChoices ||
-      args.w.blocks > kMostBlocks || args.shared.blocks > kMostBlocks ||
-      !can_bring(args.x, args.x_stride, args.k) ||
+  if (args.route.logits == nullptr || !can_route(args.route) || args.w.blocks > kMostBlocks ||
+      args.shared.blocks > kMostBlocks || !can_bring(args.x, args.x_stride, args.k) ||
       !can_bring(args.shared_x, args.shared_x_stride, args.shared_k))
     return false;
-  const bool one = groups.rows == 1;
-  const auto kernel = !is_common(args.w) || !is_common(args.shared)
-                          ? few_kernel<kFewRouted, Formats::kAny>
-                      : one ? few_kernel<1, Formats::kCommon>
-                            : few_kernel<kFewRouted, Formats::kCommon>;
+  const bool common = is_common(args.w) && is_common(args.shared), one = common && groups.rows == 1;
+  const auto kernel = !common ? few_kernel<kFewRouted, Formats::kAny>
+                      : one   ? few_kernel<1, Formats::kCommon>
+                              : few_kernel<kFewRouted, Formats::kCommon>;
   Plan plan{.routed = {.blocks = args.w.blocks, .width = padded_inputs(args.k)},
             .shared = {.blocks = (args.shared.blocks + kSharedWarps - 1) / kSharedWarps,
                        .each = 1,
