@@ -70,6 +70,7 @@ void CudaOps::lay_out(Arena& arena) {
                       cuda::most_blocks(few, l.experts, l.top_k, cuda::block_rows(few))));
   arena.take(scratch_.block_count, 1);
   arena.take(scratch_.claims, 2);
+  arena.take(scratch_.arrived, 1);
   arena.take(scratch_.net_words, cuda::kNetWords);
   // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head.
   arena.take(scratch_.arrivals, cuda::kMostNetRows * (l.delta_channels + l.value_heads));

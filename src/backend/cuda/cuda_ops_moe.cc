@@ -81,7 +81,8 @@ cuda::GroupPairs CudaOps::grouping(const TensorView& expert, int64_t experts) co
           .capacity = cuda::block_rows(m),
           .pairs = scratch_.pairs,
           .blocks = scratch_.blocks,
-          .block_count = scratch_.block_count};
+          .block_count = scratch_.block_count,
+          .arrived = scratch_.arrived};
 }
 
 cuda::Grouping CudaOps::groups(const TensorView& expert, int64_t experts) const {
@@ -160,7 +161,10 @@ void CudaOps::moe(const MoeArgs& args) {
   }
   const cuda::RouteRows still = up_routes ? rows : cuda::RouteRows{};
   if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up_products(args.up, coded, still));
-  if (args.stages.runs(2)) cuda::experts_down(stream(), gpu(), down_products(args.down, still));
+  if (!args.stages.runs(2)) return;
+  cuda::ExpertsDown down = down_products(args.down, still);
+  down.has_groups = true;
+  cuda::experts_down(stream(), gpu(), down);
 }
 
 }  // namespace pewter

@@ -34,6 +34,11 @@ __device__ inline void expect_bytes(uint32_t barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
+// What this thread wrote to shared memory lies before copies that will replace it, for whoever
+// requests them and knows of it.
+__device__ inline void publish_writes() {
+  if constexpr (kBulkCopies) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 // Both ends and `bytes` are multiples of 16.
 __device__ inline void copy_bulk(uint32_t to, const void* from, int bytes, uint32_t barrier) {
   if constexpr (kBulkCopies)

@@ -70,8 +70,13 @@ struct Flow {
     copy_bulk_once(base + at * bytes + to, from, size, shared_address(memory.full + at));
   }
 
+  // The same of what others will read as well.
+  __device__ void bring(int to, const uint8_t* from, int size) {
+    copy_bulk(base + at * bytes + to, from, size, shared_address(memory.full + at));
+  }
+
   // By each of the eight warps: the next task, with its weights at address().
-  __device__ Task receive() const {
+  __device__ const Task& receive() const {
     wait_barrier(shared_address(memory.full + at), phase);
     return memory.tasks[at];
   }

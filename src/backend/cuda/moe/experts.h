@@ -31,6 +31,8 @@ void experts_up(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args);
 // residual += partial.
 struct ExpertsDown {
   Grouping groups;
+  // The kernel before had waited for the groups when it let this one start.
+  bool has_groups = false;
   // When can_route(…): the router's logits, for kernels that rather route for themselves. The
   // kernel before must have waited for them before it let this one start.
   RouteRows route;

@@ -12,6 +12,7 @@
 #include "backend/cuda/linear/coded_rows.h"
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/moe/experts_down_few.h"
+#include "backend/cuda/moe/experts_down_many.h"
 
 namespace pewter::cuda {
 namespace {
@@ -300,7 +301,7 @@ void experts_down(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) 
   if (args.groups.rows == 0) return;
   CHECK(args.w.row_scales == nullptr && args.shared.row_scales == nullptr, "experts in ",
         weight_format_name(args.w.format), " and ", weight_format_name(args.shared.format));
-  if (down_few(stream, args)) return;
+  if (down_few(stream, args) || down_many(stream, gpu, args)) return;
   if (args.groups.capacity() == 4)
     run<4>(stream, gpu, args);
   else

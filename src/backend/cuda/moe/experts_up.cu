@@ -4,7 +4,7 @@
 // one block of up to kRows rows; warps share it by slices of k as in linear/stream.cu. The first
 // blocks of threads do the shared expert's units, whose weights are requested before the routing is
 // known; the others take contiguous ranges of the routed experts' units. experts_up_few.cu does it
-// for up to four rows.
+// for up to four rows, experts_up_many.cu for up to 64.
 // Bytes: the matrices of the experts met, once per kRows rows; x from L2 once per block of threads.
 // Precision: as in linear/stream.cu. Limits: memory, and the wait for routing: 67 % of copy
 // bandwidth for 32 sequences of the 122B on an H200.
@@ -15,6 +15,7 @@
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/moe/experts.h"
 #include "backend/cuda/moe/experts_up_few.h"
+#include "backend/cuda/moe/experts_up_many.h"
 #include "backend/cuda/moe/routing.cuh"
 
 namespace pewter::cuda {
@@ -242,7 +243,7 @@ void experts_up(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   for (const auto* w : {args.w, args.shared})
     CHECK(w[0].format == w[1].format && w[0].row_scales == nullptr, "experts in ",
           weight_format_name(w[0].format), " and ", weight_format_name(w[1].format));
-  if (up_few(stream, gpu, args)) return;
+  if (up_few(stream, gpu, args) || up_many(stream, gpu, args)) return;
   if (args.groups.capacity() == 4)
     run<4>(stream, gpu, args);
   else

@@ -49,9 +49,10 @@ struct GroupPairs {
   int32_t* pairs = nullptr;    // [rows · top_k]
   RowBlock* blocks = nullptr;  // [most_blocks(…)]
   int32_t* block_count = nullptr;
+  int32_t* arrived = nullptr;  // scratch, zero between kernels
 };
 void group_pairs(cudaStream_t stream, const GroupPairs& args);
-// Both in one kernel; false, and nothing done, when there are too many rows for that.
+// Both in one kernel; false, and nothing done, of more than kFewRows rows.
 bool route_and_group(cudaStream_t stream, const RouteRows& route, const GroupPairs& group);
 constexpr int64_t most_blocks(int64_t rows, int64_t experts, int64_t top_k, int64_t capacity) {
   const int64_t pairs = rows * top_k;

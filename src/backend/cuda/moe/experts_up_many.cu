@@ -1,0 +1,249 @@
+// Gate and up matrices of the experts, SiLU and product, for 5 to 64 rows that are routed already.
+// experts_up.cu is the plain twin.
+//
+// Split of work: as there: each block of threads has a stretch of units, which are two or three
+// experts' at most. A ninth warp requests an expert's rows, then its tiles; the eight others take
+// the rows into registers and meet the tiles with them, so that what flows through shared memory
+// is weights.
+// Bytes: the matrices of the experts met, once per four rows of theirs; their rows from L2 once per
+// block of threads. Precision and order of sums: the twin's. Limits: memory.
+
+#include <algorithm>
+
+#include "backend/cuda/linear/coded_rows.h"
+#include "backend/cuda/linear/flow.cuh"
+#include "backend/cuda/linear/held.cuh"
+#include "backend/cuda/linear/parts.cuh"
+#include "backend/cuda/moe/experts_up_many.h"
+#include "backend/cuda/moe/row_blocks.cuh"
+
+namespace pewter::cuda {
+namespace {
+
+constexpr int kRows = block_rows(1);
+constexpr int kPartSums = kFlowWarps * kSliceSums<kRows>;
+
+struct Plan {
+  int stage_bytes, stages;
+  int shared_piece, routed_piece;  // blocks of a tile that a stage has room for
+  int width;                       // of rows in shared memory
+  int shared_shares;               // blocks of threads of the shared expert, the first ones
+  Shares shared;                   // their units
+};
+
+// What a stage is: rows that the tiles behind it meet, or a piece of a tile.
+struct Task {
+  enum class Kind : int8_t { kRows, kPiece, kEnd } kind;
+  bool ends;  // the part
+  int part;   // 0 gate, 1 up
+  int tile;
+  int blocks, first;  // of k
+  RowList rows;
+};
+
+// Requests units begin … end − 1 of a block of threads. By a warp, of which one lane asks.
+__device__ inline void request_units(const ExpertsUp& a, const Plan& plan, bool shared, int begin,
+                                     int end, int lane, Flow<Task>& flow) {
+  const TileStack(&w)[2] = shared ? a.shared : a.w;
+  const bool coded = is_coded(w[0].format);
+  const int tiles = w[0].tiles, k_blocks = w[0].blocks, block_bytes = w[0].block_bytes;
+  const int piece = shared ? plan.shared_piece : plan.routed_piece, pitch = row_pitch(plan.width);
+  const RowBlocks table(a.groups, shared);
+  int block = begin / tiles, tile = begin - block * tiles;
+  RowBlock next = begin < end ? table.block(block) : RowBlock{};
+#pragma unroll 1
+  for (int unit = begin; unit < end; ++block, tile = 0) {
+    const RowBlock rows = next;
+    const int last = min(end, unit + tiles - tile);
+    const RowList list = table.rows_of(rows, lane);
+    if (last < end) next = table.block(block + 1);
+    if (lane == 0) {
+      flow.send({.kind = Task::Kind::kRows, .rows = list}, coded ? list.count * pitch : 0);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        if (coded && r < list.count)
+          flow.bring(r * pitch, a.codes + table.step_row(list.row[r]) * static_cast<int64_t>(pitch),
+                     pitch);
+    }
+    flow.next();
+#pragma unroll 1
+    for (; unit < last; ++unit, ++tile) {
+      const int64_t at = max(rows.matrix, 0) * w[0].matrix_bytes +
+                         static_cast<int64_t>(tile * k_blocks) * block_bytes;
+#pragma unroll 1
+      for (int part = 0; part < 2; ++part) {
+        const uint8_t* from = w[part].values + at;
+#pragma unroll 1
+        for (int first = 0; first < k_blocks; first += piece) {
+          const int count = min(piece, k_blocks - first), bytes = count * block_bytes;
+          if (lane == 0) {
+            flow.send({.kind = Task::Kind::kPiece,
+                       .ends = first + piece >= k_blocks,
+                       .part = part,
+                       .tile = tile,
+                       .blocks = count,
+                       .first = first},
+                      bytes);
+            flow.copy(0, from, bytes);
+          }
+          flow.next();
+          from += bytes;
+        }
+      }
+    }
+  }
+  if (lane == 0) flow.send({.kind = Task::Kind::kEnd}, 0);
+}
+
+// kHeld: blocks of k of a warp, whose inputs are held in registers for matrices of int4; 0: there
+// are none of int4.
+template <int kHeld>
+__global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks))
+    many_kernel(const __grid_constant__ ExpertsUp a, const __grid_constant__ Plan plan) {
+  extern __shared__ __align__(128) unsigned char shared_memory[];
+  __shared__ FlowMemory<Task> flow_memory;
+  __shared__ uint64_t rows_here;
+  const Lane me;
+  const int thread = static_cast<int>(threadIdx.x), index = static_cast<int>(blockIdx.x);
+  const bool shared = index < plan.shared_shares;
+  const TileStack(&w)[2] = shared ? a.shared : a.w;
+  const bool coded = is_coded(w[0].format);
+  // Rows of bf16 have the place of a stage for themselves.
+  Flow<Task> flow(flow_memory, shared_memory, plan.stage_bytes, plan.stages - (coded ? 0 : 1));
+  uint8_t* const plain_rows = shared_memory + (plan.stages - 1) * plan.stage_bytes;
+  auto* const sums = reinterpret_cast<float*>(shared_memory + plan.stages * plan.stage_bytes);
+  Transfer transfer(&rows_here);
+  __syncthreads();
+
+  if (me.warp == kFlowWarps) {
+    if (!shared || coded) wait_for_inputs();
+    const Shares share =
+        shared ? plan.shared
+               : Shares::of((__ldcg(a.groups.block_count) - a.groups.shared_blocks()) * w[0].tiles,
+                            static_cast<int>(gridDim.x) - plan.shared_shares);
+    const int place = index - (shared ? 0 : plan.shared_shares);
+    request_units(a, plan, shared, share.begin(place), share.begin(place + 1), me.lane, flow);
+    return;
+  }
+
+  wait_for_inputs();
+  start_next();  // not before: the next kernel looks at the routing before it waits
+  const int pitch = row_pitch(plan.width);
+  const RowBlocks table(a.groups, shared);
+  const BlockFormat format = format_of(w[0]);
+  Inputs<kRows, true> x;
+  HeldRows<kHeld> held;
+  Sums<kRows> slice = {};
+  // Who writes: other warps each time.
+  int buffer = 0, count = 0, my_row = 0;
+#pragma unroll 1
+  for (;;) {
+    const Task& task = flow.receive();
+    if (task.kind == Task::Kind::kEnd) break;
+    if (task.kind == Task::Kind::kRows) {
+      count = task.rows.count;
+      my_row = task.rows.row[thread / 16 % kRows];
+      const uint8_t* const rows = coded ? shared_memory + flow.at * plan.stage_bytes : plain_rows;
+      if (!coded) {
+        sync_flow();  // nobody reads those before
+        if (thread == 0)
+          transfer.request(plain_rows, count, 2 * plan.width, pitch, [&](int r) {
+            return reinterpret_cast<const uint8_t*>(a.x +
+                                                    table.step_row(task.rows.row[r]) * a.x_stride);
+          });
+        transfer.wait();
+      }
+      point_at(x, me, count, plan.width, coded, [&](int r) { return rows + r * pitch; });
+      if (coded) held.load(x, me);
+      flow.release();
+      continue;
+    }
+    const int part = task.part, tile = task.tile;
+    const bool ends = task.ends;
+    const uint32_t at = flow.address() + me.warp * format.block_bytes;
+    if (!coded)
+      multiply_blocks<false, Formats::kPlain>(format, at, blocks_of(me.warp, task.blocks),
+                                              task.first + me.warp, kFlowWarps, me, x, slice);
+    else if constexpr (kHeld > 0)
+      multiply_held(format, at, me, held, slice);
+    flow.release();
+    if (!ends) continue;
+    float* const to = sums + buffer * 2 * kPartSums;
+    keep_sums<kRows>(slice, me, to + part * kPartSums + me.warp * kSliceSums<kRows>);
+#pragma unroll
+    for (float& sum : slice[0]) sum = 0;
+    if (part == 0) continue;
+    buffer ^= 1;
+    sync_flow();
+    const int writer = thread ^ buffer * kStreamThreads / 2, output = writer % 16;
+    const int n = tile * 16 + output;
+    if (writer >= 16 * count || n >= w[0].n) continue;
+    const float gate = total_of<kRows>(to, output, writer / 16);
+    const float up = total_of<kRows>(to + kPartSums, output, writer / 16);
+    __nv_bfloat16* const out =
+        shared ? a.shared_out + my_row * a.shared_stride : a.out + my_row * a.out_stride;
+    out[n] = __float2bfloat16(silu(gate) * up);
+  }
+}
+
+}  // namespace
+
+bool up_many(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
+  const Grouping& groups = args.groups;
+  const TileStack &w = args.w[0], &shared = args.shared[0];
+  const bool coded = is_coded(w.format) || is_coded(shared.format);
+  const int held = coded ? held_blocks(args.k / 128) : 0;
+  if (!gpu.has_bulk_copies || args.route.logits != nullptr || groups.rows > kFewRows ||
+      !is_common(w) || !is_common(shared) || (coded && held == 0) || args.k % 128 != 0 ||
+      reinterpret_cast<uintptr_t>(args.x) % 16 != 0 || args.x_stride % 8 != 0)
+    return false;
+  // A stage holds a tile of int4, eight blocks of others, or the rows of a block.
+  int stage_bytes = kRows * row_pitch(args.k);
+  for (const TileStack* stack : {&w, &shared})
+    stage_bytes = std::max(
+        stage_bytes, (is_coded(stack->format) ? stack->blocks : kFlowWarps) * stack->block_bytes);
+  stage_bytes = static_cast<int>(round_up(stage_bytes, 128));
+  constexpr int kOwn = sizeof(FlowMemory<Task>) + 64, kSums = 4 * kPartSums * 4;
+  const int stages =
+      std::min((static_cast<int>(kMaxShared) - kOwn - kSums) / stage_bytes, kMostFlowStages);
+  if (stages < 3) return false;
+  const int bytes = stages * stage_bytes + kSums;
+
+  if (coded && !args.has_codes)
+    code_rows(stream, {.x = args.x,
+                       .x_stride = args.x_stride,
+                       .rows = groups.rows,
+                       .k = args.k,
+                       .codes = args.codes});
+  const int most = gpu.multiprocessors * resident_blocks(gpu, bytes + kOwn, kResidentBlocks);
+  const int64_t pairs = int64_t{groups.rows} * groups.top_k;
+  const int shared_units = groups.shared_blocks() * shared.tiles;
+  const int grid = static_cast<int>(std::min<int64_t>(most, pairs * w.tiles + shared_units));
+  // The shared expert's share of the bytes, when each choice is of another expert as long as there
+  // are others; then as many blocks of threads as let none have more units than another.
+  const auto cost = [](const TileStack& of) {
+    return int64_t{of.tiles} * of.blocks * of.block_bytes;
+  };
+  const int64_t shared_cost = groups.shared_blocks() * cost(shared);
+  const int64_t routed_cost =
+      std::min<int64_t>(pairs, groups.max_blocks - groups.shared_blocks()) * cost(w);
+  const auto wanted =
+      static_cast<int>(std::clamp<int64_t>(shared_cost * grid / (shared_cost + routed_cost), 1,
+                                           std::min<int64_t>(shared_units, grid - 1)));
+  const int each = std::max(1, shared_units / wanted);
+  const int shares = std::clamp((shared_units + each - 1) / each, 1, grid - 1);
+
+  const Plan plan{.stage_bytes = stage_bytes,
+                  .stages = stages,
+                  .shared_piece = piece_blocks(shared, stage_bytes),
+                  .routed_piece = piece_blocks(w, stage_bytes),
+                  .width = args.k,
+                  .shared_shares = shares,
+                  .shared = Shares::of(shared_units, shares)};
+  const auto kernel = held == 3 ? many_kernel<3> : held == 2 ? many_kernel<2> : many_kernel<0>;
+  launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kFlowThreads), static_cast<size_t>(bytes),
+         kernel, args, plan);
+  return true;
+}
+
+}  // namespace pewter::cuda
