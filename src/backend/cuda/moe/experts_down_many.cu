@@ -27,8 +27,7 @@ struct Plan {
   int stage_bytes, stages;
   int shared_tiles, routed_tiles;  // that a stage holds
   int width;                       // of rows in shared memory
-  int shared_shares;               // blocks of threads of the shared expert, the first ones
-  Shares shared;                   // their units
+  RoleSplit split;
 };
 
 // What a stage holds: some tiles of a matrix.
@@ -131,7 +130,11 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   start_next();
   const Lane me;
   const int thread = static_cast<int>(threadIdx.x), index = static_cast<int>(blockIdx.x);
-  const bool shared = index < plan.shared_shares;
+  if (!a.has_groups) wait_for_inputs();
+  const int grid = static_cast<int>(gridDim.x);
+  const int routed_blocks = __ldcg(a.groups.block_count) - a.groups.shared_blocks();
+  const int shared_shares = plan.split.shared_shares(routed_blocks, grid);
+  const bool shared = index < shared_shares;
   const TileStack& w = shared ? a.shared : a.w;
   Flow<Task> flow(flow_memory, shared_memory, plan.stage_bytes, plan.stages);
   auto* const sums = reinterpret_cast<float*>(shared_memory + plan.stages * plan.stage_bytes);
@@ -146,12 +149,9 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   __syncthreads();
 
   if (me.warp == kFlowWarps) {
-    if (!a.has_groups) wait_for_inputs();
-    const Shares share =
-        shared ? plan.shared
-               : Shares::of((__ldcg(a.groups.block_count) - a.groups.shared_blocks()) * w.tiles,
-                            static_cast<int>(gridDim.x) - plan.shared_shares);
-    const int place = index - (shared ? 0 : plan.shared_shares);
+    const Shares share = shared ? Shares::of(plan.split.shared_units, shared_shares)
+                                : Shares::of(routed_blocks * w.tiles, grid - shared_shares);
+    const int place = index - (shared ? 0 : shared_shares);
     Requests{a, plan, shared, me.lane, rows, rows_full, rows_empty}.run(
         share.begin(place), share.begin(place + 1), flow);
     return;
@@ -335,20 +335,18 @@ bool down_many(cudaStream_t stream, const Gpu& gpu, const ExpertsDown& args) {
   const int64_t pairs = int64_t{groups.rows} * groups.top_k;
   const int shared_units = groups.shared_blocks() * shared.tiles;
   const int grid = static_cast<int>(std::min<int64_t>(most, pairs * w.tiles + shared_units));
-  const auto cost = [&](const TileStack& of) { return int64_t{of.tiles} * tile_bytes(of); };
-  const int64_t shared_cost = groups.shared_blocks() * cost(shared);
-  const int64_t routed_cost =
-      std::min<int64_t>(pairs, groups.max_blocks - groups.shared_blocks()) * cost(w);
-  const auto shares =
-      static_cast<int>(std::clamp<int64_t>(shared_cost * grid / (shared_cost + routed_cost), 1,
-                                           std::min<int64_t>(shared_units, grid - 1)));
-  const Plan plan{.stage_bytes = stage_bytes,
-                  .stages = stages,
-                  .shared_tiles = tiles_of_stage(shared),
-                  .routed_tiles = tiles_of_stage(w),
-                  .width = width,
-                  .shared_shares = shares,
-                  .shared = Shares::of(shared_units, shares)};
+  const auto cost = [&](const TileStack& of) {
+    return byte_cost(of.format) * static_cast<float>(int64_t{of.tiles} * tile_bytes(of));
+  };
+  const Plan plan{
+      .stage_bytes = stage_bytes,
+      .stages = stages,
+      .shared_tiles = tiles_of_stage(shared),
+      .routed_tiles = tiles_of_stage(w),
+      .width = width,
+      .split = {.shared_cost = static_cast<float>(groups.shared_blocks()) * cost(shared),
+                .block_cost = cost(w),
+                .shared_units = shared_units}};
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kFlowThreads), static_cast<size_t>(bytes),
          blocks == 8 ? many_kernel<8> : many_kernel<4>, args, plan);
   launch(stream,

@@ -24,11 +24,11 @@ constexpr int kRows = block_rows(1);
 constexpr int kPartSums = kFlowWarps * kSliceSums<kRows>;
 
 struct Plan {
-  int stage_bytes, stages;
+  int stage_bytes, stages;         // of matrices of int4
+  int plain_bytes, plain_stages;   // of others, whose rows lie behind
   int shared_piece, routed_piece;  // blocks of a tile that a stage has room for
   int width;                       // of rows in shared memory
-  int shared_shares;               // blocks of threads of the shared expert, the first ones
-  Shares shared;                   // their units
+  RoleSplit split;
 };
 
 // What a stage is: rows that the tiles behind it meet, or a piece of a tile.
@@ -105,29 +105,29 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   __shared__ uint64_t rows_here;
   const Lane me;
   const int thread = static_cast<int>(threadIdx.x), index = static_cast<int>(blockIdx.x);
-  const bool shared = index < plan.shared_shares;
+  wait_for_inputs();
+  start_next();  // not before: the next kernel looks at the groups before it waits
+  const int grid = static_cast<int>(gridDim.x);
+  const int routed_blocks = __ldcg(a.groups.block_count) - a.groups.shared_blocks();
+  const int shared_shares = plan.split.shared_shares(routed_blocks, grid);
+  const bool shared = index < shared_shares;
   const TileStack(&w)[2] = shared ? a.shared : a.w;
   const bool coded = is_coded(w[0].format);
-  // Rows of bf16 have the place of a stage for themselves.
-  Flow<Task> flow(flow_memory, shared_memory, plan.stage_bytes, plan.stages - (coded ? 0 : 1));
-  uint8_t* const plain_rows = shared_memory + (plan.stages - 1) * plan.stage_bytes;
+  Flow<Task> flow(flow_memory, shared_memory, coded ? plan.stage_bytes : plan.plain_bytes,
+                  coded ? plan.stages : plan.plain_stages);
+  uint8_t* const plain_rows = shared_memory + plan.plain_stages * plan.plain_bytes;
   auto* const sums = reinterpret_cast<float*>(shared_memory + plan.stages * plan.stage_bytes);
   Transfer transfer(&rows_here);
   __syncthreads();
 
   if (me.warp == kFlowWarps) {
-    if (!shared || coded) wait_for_inputs();
-    const Shares share =
-        shared ? plan.shared
-               : Shares::of((__ldcg(a.groups.block_count) - a.groups.shared_blocks()) * w[0].tiles,
-                            static_cast<int>(gridDim.x) - plan.shared_shares);
-    const int place = index - (shared ? 0 : plan.shared_shares);
+    const Shares share = shared ? Shares::of(plan.split.shared_units, shared_shares)
+                                : Shares::of(routed_blocks * w[0].tiles, grid - shared_shares);
+    const int place = index - (shared ? 0 : shared_shares);
     request_units(a, plan, shared, share.begin(place), share.begin(place + 1), me.lane, flow);
     return;
   }
 
-  wait_for_inputs();
-  start_next();  // not before: the next kernel looks at the routing before it waits
   const int pitch = row_pitch(plan.width);
   const RowBlocks table(a.groups, shared);
   const BlockFormat format = format_of(w[0]);
@@ -197,17 +197,35 @@ bool up_many(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
       !is_common(w) || !is_common(shared) || (coded && held == 0) || args.k % 128 != 0 ||
       reinterpret_cast<uintptr_t>(args.x) % 16 != 0 || args.x_stride % 8 != 0)
     return false;
-  // A stage holds a tile of int4, eight blocks of others, or the rows of a block.
-  int stage_bytes = kRows * row_pitch(args.k);
-  for (const TileStack* stack : {&w, &shared})
-    stage_bytes = std::max(
-        stage_bytes, (is_coded(stack->format) ? stack->blocks : kFlowWarps) * stack->block_bytes);
-  stage_bytes = static_cast<int>(round_up(stage_bytes, 128));
+  // A stage holds a tile of int4 or the rows that tiles meet; of other formats eight blocks.
+  Plan plan{.stage_bytes = kRows * row_pitch(args.k), .width = args.k};
+  for (const TileStack* stack : {&w, &shared}) {
+    const int bytes = (is_coded(stack->format) ? stack->blocks : kFlowWarps) * stack->block_bytes;
+    int& stage = is_coded(stack->format) ? plan.stage_bytes : plan.plain_bytes;
+    stage = std::max(stage, static_cast<int>(round_up(bytes, 128)));
+  }
   constexpr int kOwn = sizeof(FlowMemory<Task>) + 64, kSums = 4 * kPartSums * 4;
-  const int stages =
-      std::min((static_cast<int>(kMaxShared) - kOwn - kSums) / stage_bytes, kMostFlowStages);
-  if (stages < 3) return false;
-  const int bytes = stages * stage_bytes + kSums;
+  const int room = static_cast<int>(kMaxShared) - kOwn - kSums;
+  plan.stages = std::min(room / plan.stage_bytes, kMostFlowStages);
+  const int all_stages = plan.stages * plan.stage_bytes;
+  if (plan.plain_bytes > 0)
+    plan.plain_stages =
+        std::min((all_stages - kRows * row_pitch(args.k)) / plan.plain_bytes, kMostFlowStages);
+  if (plan.stages < 3 || (plan.plain_bytes > 0 && plan.plain_stages < 2)) return false;
+  const auto piece = [&](const TileStack& of) {
+    return piece_blocks(of, is_coded(of.format) ? plan.stage_bytes : plan.plain_bytes);
+  };
+  plan.shared_piece = piece(shared);
+  plan.routed_piece = piece(w);
+  const auto cost = [](const TileStack& of) {
+    return byte_cost(of.format) *
+           static_cast<float>(int64_t{of.tiles} * of.blocks * of.block_bytes);
+  };
+  const int shared_units = groups.shared_blocks() * shared.tiles;
+  plan.split = {.shared_cost = static_cast<float>(groups.shared_blocks()) * cost(shared),
+                .block_cost = cost(w),
+                .shared_units = shared_units};
+  const int bytes = all_stages + kSums;
 
   if (coded && !args.has_codes)
     code_rows(stream, {.x = args.x,
@@ -217,29 +235,7 @@ bool up_many(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
                        .codes = args.codes});
   const int most = gpu.multiprocessors * resident_blocks(gpu, bytes + kOwn, kResidentBlocks);
   const int64_t pairs = int64_t{groups.rows} * groups.top_k;
-  const int shared_units = groups.shared_blocks() * shared.tiles;
   const int grid = static_cast<int>(std::min<int64_t>(most, pairs * w.tiles + shared_units));
-  // The shared expert's share of the bytes, when each choice is of another expert as long as there
-  // are others; then as many blocks of threads as let none have more units than another.
-  const auto cost = [](const TileStack& of) {
-    return int64_t{of.tiles} * of.blocks * of.block_bytes;
-  };
-  const int64_t shared_cost = groups.shared_blocks() * cost(shared);
-  const int64_t routed_cost =
-      std::min<int64_t>(pairs, groups.max_blocks - groups.shared_blocks()) * cost(w);
-  const auto wanted =
-      static_cast<int>(std::clamp<int64_t>(shared_cost * grid / (shared_cost + routed_cost), 1,
-                                           std::min<int64_t>(shared_units, grid - 1)));
-  const int each = std::max(1, shared_units / wanted);
-  const int shares = std::clamp((shared_units + each - 1) / each, 1, grid - 1);
-
-  const Plan plan{.stage_bytes = stage_bytes,
-                  .stages = stages,
-                  .shared_piece = piece_blocks(shared, stage_bytes),
-                  .routed_piece = piece_blocks(w, stage_bytes),
-                  .width = args.k,
-                  .shared_shares = shares,
-                  .shared = Shares::of(shared_units, shares)};
   const auto kernel = held == 3 ? many_kernel<3> : held == 2 ? many_kernel<2> : many_kernel<0>;
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kFlowThreads), static_cast<size_t>(bytes),
          kernel, args, plan);

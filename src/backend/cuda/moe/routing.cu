@@ -15,7 +15,7 @@ __device__ inline void route_one(const RouteRows& a, int row) {
                           a.shared_weight + row);
 }
 
-constexpr int kGroupThreads = 512;
+constexpr int kGroupThreads = 512, kGroupRows = kGroupThreads / kWarp;
 constexpr int kChosen = 2048;  // choices looked at together
 static_assert(kFewRows <= 64, "a bit for each row");
 
@@ -27,22 +27,21 @@ struct GroupShared {
   bool is_last;
 };
 
-// Of few rows: which of them each expert has. False if a row has one twice (routing.cuh).
-__device__ inline bool note_rows(const GroupPairs& a, GroupShared& s) {
+// Of few rows, whose choice i thread i has: which of them each expert has. False if there are more
+// choices than threads, or a row has an expert twice (routing.cuh).
+__device__ inline bool note_rows(const GroupPairs& a, GroupShared& s, int expert) {
   const int thread = static_cast<int>(threadIdx.x), count = a.rows * a.top_k;
-  if (a.rows > kFewRows) return false;
+  if (a.rows > kFewRows || count > kGroupThreads) return false;
   s.rows_of[thread] = 0;
   __syncthreads();
-  bool twice = false;
-  for (int i = thread; i < count; i += kGroupThreads) {
-    const unsigned long long bit = 1ull << i / a.top_k;
-    twice |= (atomicOr(s.rows_of + __ldcg(a.expert + i), bit) & bit) != 0;
-  }
+  const unsigned long long bit = 1ull << thread / a.top_k;
+  const bool twice = thread < count && (atomicOr(s.rows_of + expert, bit) & bit) != 0;
   return __syncthreads_or(twice) == 0;
 }
 
 // Thread e owns expert e: it counts its pairs, learns where they begin, and lists them in order.
-__device__ inline void group_all(const GroupPairs& a, GroupShared& s) {
+// choice: number threadIdx.x of all.
+__device__ inline void group_all(const GroupPairs& a, GroupShared& s, int choice) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int e = threadIdx.x, count = a.rows * a.top_k;
   int mine = 0, n = 0;
@@ -52,7 +51,7 @@ __device__ inline void group_all(const GroupPairs& a, GroupShared& s) {
     for (int i = threadIdx.x; i < n; i += kGroupThreads) s.chosen[i] = __ldcg(a.expert + begin + i);
     __syncthreads();
   };
-  const bool noted = note_rows(a, s);
+  const bool noted = note_rows(a, s, choice);
   if (noted) {
     mine = __popcll(s.rows_of[e]);
   } else {
@@ -93,11 +92,8 @@ __device__ inline void group_all(const GroupPairs& a, GroupShared& s) {
         e, at + i * a.capacity, min(a.capacity, mine - i * a.capacity)};
   if (noted) {
     __syncthreads();
-    for (int i = threadIdx.x; i < count; i += kGroupThreads) {
-      const int expert = __ldcg(a.expert + i);
-      const unsigned long long before = (1ull << i / a.top_k) - 1;
-      a.pairs[s.pairs_before[expert] + __popcll(s.rows_of[expert] & before)] = i;
-    }
+    const unsigned long long before = (1ull << e / a.top_k) - 1;
+    if (e < count) a.pairs[s.pairs_before[choice] + __popcll(s.rows_of[choice] & before)] = e;
   } else {
     for (int begin = 0; begin < count; begin += kChosen) {
       if (count > kChosen) read(begin);  // a single stretch is still there
@@ -124,7 +120,8 @@ __global__ void __launch_bounds__(kGroupThreads)
   __shared__ GroupShared s;
   start_next();
   wait_for_inputs();
-  group_all(a, s);
+  const int thread = static_cast<int>(threadIdx.x);
+  group_all(a, s, thread < a.rows * a.top_k ? a.expert[thread] : 0);
 }
 
 // Both: a warp routes a row, and the last block of threads to have routed groups.
@@ -134,11 +131,19 @@ __global__ void __launch_bounds__(kGroupThreads)
   __shared__ GroupShared s;
   start_next();
   wait_for_inputs();
-  const auto row = static_cast<int>((blockIdx.x * kGroupThreads + threadIdx.x) / kWarp);
-  if (row < route.rows) route_one(route, row);
+  const int thread = static_cast<int>(threadIdx.x), top_k = route.top_k;
+  const int my_row = thread / kWarp, row = static_cast<int>(blockIdx.x) * kGroupRows + my_row;
+  if (row < route.rows) {
+    int32_t* const chosen = s.chosen + my_row * top_k;
+    route_row<kLaneExperts>(route.experts, top_k, route.logits + row * (route.experts + 1), chosen,
+                            route.weight + row * top_k, route.shared_weight + row);
+    __syncwarp();
+    if (thread % kWarp < top_k) route.expert[row * top_k + thread % kWarp] = chosen[thread % kWarp];
+  }
   __syncthreads();
-  if (gridDim.x > 1) {
-    if (threadIdx.x == 0) {
+  const bool alone = gridDim.x == 1;
+  if (!alone) {
+    if (thread == 0) {
       __threadfence();
       s.is_last = atomicAdd(group.arrived, 1) == static_cast<int>(gridDim.x) - 1;
       if (s.is_last) *group.arrived = 0;
@@ -147,7 +152,11 @@ __global__ void __launch_bounds__(kGroupThreads)
     __syncthreads();
     if (!s.is_last) return;
   }
-  group_all(group, s);
+  int choice = 0;
+  if (thread < route.rows * top_k)
+    choice = alone ? s.chosen[thread] : __ldcg(route.expert + thread);
+  __syncthreads();
+  group_all(group, s, choice);
 }
 
 }  // namespace
@@ -169,9 +178,8 @@ bool route_and_group(cudaStream_t stream, const RouteRows& route, const GroupPai
   if (route.rows > kFewRows) return false;
   CHECK(route.experts <= kLaneExperts * kWarp && route.top_k <= kWarp, route.experts, " experts, ",
         route.top_k, " chosen");
-  constexpr int kRows = kGroupThreads / kWarp;
-  launch(stream, dim3(static_cast<unsigned>((route.rows + kRows - 1) / kRows)), dim3(kGroupThreads),
-         0, route_group_kernel, route, group);
+  launch(stream, dim3(static_cast<unsigned>((route.rows + kGroupRows - 1) / kGroupRows)),
+         dim3(kGroupThreads), 0, route_group_kernel, route, group);
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/common/kernel.cuh"
 #include "backend/cuda/moe/routing.h"
+#include "backend/cuda/weight_layout.h"
 
 namespace pewter::cuda {
 
@@ -47,6 +48,25 @@ struct RowBlocks {
   }
   // The step's row of an entry of a list.
   __device__ int step_row(int entry) const { return shared ? entry : entry / top_k; }
+};
+
+// What streaming bytes of a format costs beside bytes of int4 whose rows are in registers.
+inline float byte_cost(WeightFormat format) { return is_coded(format) ? 1.0f : 1.5f; }
+
+// Who does what in a kernel for many rows: the first blocks of threads have the shared expert, the
+// others the routed ones, each in the measure of what it costs.
+struct RoleSplit {
+  float shared_cost, block_cost;  // of all the shared expert's units, of one block of rows
+  int shared_units;
+
+  // Blocks of threads of the shared expert, of `grid`, as many as let none have more units than
+  // another.
+  __device__ int shared_shares(int routed_blocks, int grid) const {
+    const float all = shared_cost + block_cost * static_cast<float>(routed_blocks);
+    const auto wanted = static_cast<int>(__fdividef(shared_cost * static_cast<float>(grid), all));
+    const int each = shared_units / max(wanted, 1);
+    return min(max((shared_units + each - 1) / max(each, 1), 1), grid - 1);
+  }
 };
 
 }  // namespace pewter::cuda
