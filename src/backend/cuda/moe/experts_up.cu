@@ -4,7 +4,7 @@
 // one block of up to kRows rows; warps share it by slices of k as in linear/stream.cu. The first
 // blocks of threads do the shared expert's units, whose weights are requested before the routing is
 // known; the others take contiguous ranges of the routed experts' units. experts_up_few.cu does it
-// for up to four rows, experts_up_many.cu for up to 64.
+// for rows that route themselves, experts_up_many.cu for more, up to 64.
 // Bytes: the matrices of the experts met, once per kRows rows; x from L2 once per block of threads.
 // Precision: as in linear/stream.cu. Limits: memory, and the wait for routing: 67 % of copy
 // bandwidth for 32 sequences of the 122B on an H200.

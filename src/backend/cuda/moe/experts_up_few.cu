@@ -184,11 +184,11 @@ bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const Grouping& groups = args.groups;
   const TileStack &w = args.w[0], &shared = args.shared[0];
   const bool common = is_common(w) && is_common(shared), one = groups.rows == 1;
-  if (!gpu.has_bulk_copies || args.route.logits == nullptr || groups.rows > kRows || !common ||
+  if (!gpu.has_bulk_copies || args.route.logits == nullptr || groups.rows > kFewRouted || !common ||
       ((is_coded(w.format) || is_coded(shared.format)) && !args.has_codes) || args.k % 128 != 0 ||
       args.x_stride % 8 != 0)
     return false;
-  const auto own = static_cast<int64_t>(one ? sizeof(Routing<1>) : sizeof(Routing<kRows>)) +
+  const auto own = static_cast<int64_t>(one ? sizeof(Routing<1>) : sizeof(Routing<kFewRouted>)) +
                    static_cast<int64_t>(sizeof(FlowMemory<Task>)) + 64;
   const int64_t fixed = 4 * kPartSums * int64_t{4} + int64_t{groups.rows} * row_pitch(args.k);
   const StagePlan stages = plan_stages(fixed + own);
@@ -221,9 +221,9 @@ bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const bool whole = (!is_coded(w.format) || plan.routed_piece == w.blocks) &&
                      (!is_coded(shared.format) || plan.shared_piece == shared.blocks);
   const int held = whole ? held_blocks(args.k / 128) : 0;
-  const auto kernel = held == 3   ? (one ? few_kernel<1, 3> : few_kernel<kRows, 3>)
-                      : held == 2 ? (one ? few_kernel<1, 2> : few_kernel<kRows, 2>)
-                                  : (one ? few_kernel<1, 0> : few_kernel<kRows, 0>);
+  const auto kernel = held == 3   ? (one ? few_kernel<1, 3> : few_kernel<kFewRouted, 3>)
+                      : held == 2 ? (one ? few_kernel<1, 2> : few_kernel<kFewRouted, 2>)
+                                  : (one ? few_kernel<1, 0> : few_kernel<kFewRouted, 0>);
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kFlowThreads), static_cast<size_t>(bytes),
          kernel, args, plan);
   return true;

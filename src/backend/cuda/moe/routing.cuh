@@ -73,11 +73,12 @@ __device__ inline void route_row(int experts, int top_k, const float* logits, in
   weigh(chosen, gate, top_k, weight, shared_weight);
 }
 
-// Few rows, routed and grouped by every block of threads for itself: that costs less than a kernel
-// of its own. Of each 32 experts the kFewChosen largest logits are candidates; a candidate with
-// fewer than top_k larger ones is chosen. Ranks are counts of comparisons, which wait for nothing.
-// The code is short loops: what runs once costs its way from the instruction cache.
-constexpr int kFewRouted = 4, kFewExperts = 256, kFewChosen = 8;  // rows, experts, top_k: at most
+// Few rows, routed and grouped by every block of threads for itself: of one row and two that costs
+// less than a kernel of its own. Of each 32 experts the kFewChosen largest logits are candidates; a
+// candidate with fewer than top_k larger ones is chosen. Ranks are counts of comparisons, which
+// wait for nothing. The code is short loops: what runs once costs its way from the instruction
+// cache.
+constexpr int kFewRouted = 2, kFewExperts = 256, kFewChosen = 8;  // rows, experts, top_k: at most
 constexpr int kRouteWarps = kFewExperts / kWarp, kCandidates = kRouteWarps * kFewChosen;
 constexpr int kRouteChoices = kFewRouted * kFewChosen;
 // Of up to kMost rows. For one row the code is much shorter.

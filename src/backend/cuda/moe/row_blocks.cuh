@@ -14,41 +14,79 @@ struct RowList {
   int row[block_rows(1)];
 };
 
-// The shared expert's blocks, or the others. Values come from L2: the table may have been written
-// while this kernel's block of threads was there.
+// The shared expert's blocks, or the others, for a warp. Values come from L2: the table may have
+// been written while this kernel's block of threads was there. A short table is in the lanes'
+// registers, so that whoever asks does not wait for one thing after the other.
 struct RowBlocks {
+  static constexpr int kKept = 3, kKeptPairs = 2;  // of a lane: eight rows' of eight experts each
   const RowBlock* blocks;
   const int32_t* pairs;
-  int rows, top_k;
-  bool shared;
+  int rows, top_k, lane;
+  bool is_short;
+  bool shared = false;                                               // which
+  int32_t matrix[kKept] = {}, begin[kKept] = {}, count[kKept] = {};  // kept
+  int32_t kept_pairs[kKeptPairs] = {};
 
-  __device__ RowBlocks(const Grouping& groups, bool is_shared)
+  // reads: by the warp that asks for blocks.
+  __device__ RowBlocks(const Grouping& groups, int my_lane, bool reads)
       : blocks(groups.blocks + groups.shared_blocks()),
         pairs(groups.pairs),
         rows(groups.rows),
         top_k(groups.top_k),
-        shared(is_shared) {}
+        lane(my_lane),
+        is_short(rows * top_k <= kKeptPairs * kWarp &&
+                 groups.max_blocks - groups.shared_blocks() <= kKept * kWarp) {
+    if (!reads || !is_short) return;
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) {
+      const int number = lane + i * kWarp;
+      if (number >= groups.max_blocks - groups.shared_blocks()) continue;
+      const RowBlock here = read(number);
+      matrix[i] = here.matrix, begin[i] = here.begin, count[i] = here.count;
+    }
+#pragma unroll
+    for (int i = 0; i < kKeptPairs; ++i) {
+      const int number = lane + i * kWarp;
+      if (number < rows * top_k) kept_pairs[i] = __ldcg(pairs + number);
+    }
+  }
+  __device__ RowBlock read(int number) const {
+    const auto* const words = reinterpret_cast<const int32_t*>(blocks + number);
+    return {__ldcg(words), __ldcg(words + 1), __ldcg(words + 2)};
+  }
 
   __device__ RowBlock block(int number) const {
     constexpr int kCapacity = block_rows(1);
     if (shared) return {-1, number * kCapacity, min(kCapacity, rows - number * kCapacity)};
-    const auto* const words = reinterpret_cast<const int32_t*>(blocks + number);
-    return {__ldcg(words), __ldcg(words + 1), __ldcg(words + 2)};
+    if (!is_short) return read(number);
+    const auto from = [&](const int32_t(&all)[kKept]) {
+      const int32_t mine = number < kWarp ? all[0] : number < 2 * kWarp ? all[1] : all[2];
+      return __shfl_sync(0xFFFFFFFFu, mine, number % kWarp);
+    };
+    return {from(matrix), from(begin), from(count)};
   }
-  // By a whole warp.
-  __device__ RowList rows_of(const RowBlock& block, int lane) const {
+  __device__ RowList rows_of(const RowBlock& block) const {
     int mine = block.begin + lane;
-    if (!shared && lane < block.count) mine = __ldcg(pairs + mine);
+    if (!shared && !is_short && lane < block.count) mine = __ldcg(pairs + mine);
     RowList list;
     list.count = block.count;
 #pragma unroll
-    for (int r = 0; r < block_rows(1); ++r)
-      list.row[r] = __shfl_sync(0xFFFFFFFFu, mine, min(r, block.count - 1));
+    for (int r = 0; r < block_rows(1); ++r) {
+      const int at = min(r, block.count - 1), number = block.begin + at;
+      if (shared || !is_short) {
+        list.row[r] = __shfl_sync(0xFFFFFFFFu, mine, at);
+        continue;
+      }
+      const int32_t pair = number < kWarp ? kept_pairs[0] : kept_pairs[1];
+      list.row[r] = __shfl_sync(0xFFFFFFFFu, pair, number % kWarp);
+    }
     return list;
   }
-  // The step's row of an entry of a list.
-  __device__ int step_row(int entry) const { return shared ? entry : entry / top_k; }
 };
+// The step's row of an entry of a list.
+__device__ inline int step_row(bool shared, int entry, int top_k) {
+  return shared ? entry : entry / top_k;
+}
 
 // What streaming bytes of a format costs beside bytes of int4 whose rows are in registers.
 inline float byte_cost(WeightFormat format) { return is_coded(format) ? 1.0f : 1.5f; }
