@@ -180,6 +180,37 @@ TEST_P(Attention, RowsKeepTheirBits) {
   }
 }
 
+// Behind contexts so long that a step's rows stand on both sides of a border between stretches.
+TEST_P(Attention, RowsKeepTheirBitsBehindLongContexts) {
+  const auto ops = make_fast();
+  AttentionRig rig(*ops, shape(), 16, 65);
+  for (const int64_t context : {1015, 4090}) {
+    Floats alone;
+    for (int64_t row = 0; row < 16; ++row) {
+      const Floats one = rig.attend(Phase::kDecode, {{.context = context + row, .first = row}});
+      alone.insert(alone.end(), one.begin(), one.end());
+    }
+    for (const int64_t rows : {3, 16}) {
+      const Floats have = rig.attend(
+          Phase::kDecode, {{.context = 2500, .first = 40}, {.context = context, .rows = rows}});
+      expect_same_bits(have.data() + width(), alone.data(), rows * width(),
+                       str_cat(rows, " rows behind ", context));
+    }
+  }
+}
+
+// More sequences than a warp has lanes.
+TEST_P(Attention, ManySequencesMatchTheReference) {
+  const auto reference = make_reference(), fast = make_fast(2);
+  AttentionRig want(*reference, shape(), 16, 16), have(*fast, shape(), 16, 16);
+  std::vector<AttentionRig::Part> parts;
+  for (int64_t i = 0; i < 70; ++i)
+    parts.push_back({.context = i * 37 % 300, .first = i, .rows = 1 + i % 2});
+  parts.push_back({.context = 900, .first = 100, .rows = 3});
+  expect_close_outputs(have.attend(Phase::kDecode, parts), want.attend(Phase::kDecode, parts), 903,
+                       "output");
+}
+
 class AttentionThreads : public Attention {};
 TEST_P(AttentionThreads, ChangeNoBit) {
   for (const std::vector<AttentionRig::Part>& parts :

@@ -359,7 +359,7 @@ bool CudaOps::attend(const AttentionArgs& args, bool wants_codes, bool runs) {
     return false;
   }
   if (wants_codes) attend.codes = scratch_.codes;
-  if (runs) cuda::attend_split(stream(), attend);
+  if (runs) cuda::attend_split(stream(), gpu(), attend);
   return wants_codes;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/common/gpu.h"
 #include "backend/cuda/common/prefetch.h"
 
 namespace pewter::cuda {
@@ -61,7 +62,7 @@ struct AttendArgs {
   __nv_bfloat16* out = nullptr;
   int64_t out_stride = 0;
   uint8_t* codes = nullptr;   // split: the out rows coded as well (linear/coded_rows.h), or null
-  float* partials = nullptr;  // split: [stretches, query_heads, head_dim + 2] a row
+  float* partials = nullptr;  // split: [stretches, query_heads, head_dim + 4] a row
   int most_rows = 0;          // of one sequence in this step
   int window = 0;             // plain: a row sees the last so many positions; 0: all
 };
@@ -71,19 +72,21 @@ void attend_plain(cudaStream_t stream, const AttendArgs& args);
 // multiprocessors, long ones later, so that partial results stay few. They depend on positions
 // alone, and with them the order of every sum.
 constexpr int stretch_begin(int stretch) {
-  if (stretch <= 16) return stretch * 64;                 // to 1,024
-  if (stretch <= 44) return 1024 + (stretch - 16) * 256;  // to 8,192
-  return 8192 + (stretch - 44) * 512;
+  if (stretch <= 16) return stretch * 64;                  // to 1,024
+  if (stretch <= 40) return 1024 + (stretch - 16) * 128;   // to 4,096
+  if (stretch <= 152) return 4096 + (stretch - 40) * 256;  // to 32,768
+  return 32768 + (stretch - 152) * 512;
 }
 constexpr int stretches_of(int positions) {
   if (positions <= 1024) return (positions + 63) / 64;
-  if (positions <= 8192) return 16 + (positions - 1024 + 255) / 256;
-  return 44 + (positions - 8192 + 511) / 512;
+  if (positions <= 4096) return 16 + (positions - 1024 + 127) / 128;
+  if (positions <= 32768) return 40 + (positions - 4096 + 255) / 256;
+  return 152 + (positions - 32768 + 511) / 512;
 }
 bool can_split(const AttentionShape& shape);
 // Floats of partials for sequences of `positions` altogether and `rows` rows each at most.
 int64_t split_partial_floats(const AttentionShape& shape, int64_t positions, int64_t sequences,
                              int64_t rows);
-void attend_split(cudaStream_t stream, const AttendArgs& args);
+void attend_split(cudaStream_t stream, const Gpu& gpu, const AttendArgs& args);
 
 }  // namespace pewter::cuda

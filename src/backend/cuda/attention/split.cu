@@ -1,288 +1,549 @@
 // Decode attention over stretches of positions.
 //
-// Split of work: a block takes one stretch of one KV head of one sequence and up to 16·kGroups
-// query rows (a query row is a head of the KV head's group in one of the step's rows). Four warps
-// serve 16 query rows; all warps share each tile of 32 keys and values, which arrive by cp.async
-// two tiles deep. Scores and sums go through matrix instructions: a warp scores 8 of the tile's
-// positions, then owns a quarter of the head's dimensions. A second kernel adds the stretches in
-// order and applies the gate. Bytes: keys and values of the sequence once per 16·kGroups query
-// rows, partial results of a stretch (query rows × (D + 2) × 4) written and read once. Precision:
-// bf16 q, k, v and probabilities, f32 scores and sums. Limits: memory for long contexts; launch and
-// tile latency for short ones.
+// Split of work: an item is one stretch of one KV head of one sequence and up to 16·kGroups query
+// rows (a query row is a head of the KV head's group in one of the step's rows). There are as many
+// blocks of threads as the GPU holds at once, two on a multiprocessor of the H200, and each has its
+// items of the step, long ones first; the next item's tiles are requested before it is done with
+// one. Its eight warps share each tile of 32 keys and values. 8 / kGroups of them serve 16 query
+// rows: they share out the tile's positions, or with one group the dimensions as well, exchange the
+// scores, and then each owns 32·kGroups of the head's dimensions. merge.cu adds the stretches.
+//
+// The order of a row's sums depends on positions alone: a score is the sum of two halves of the
+// dimensions, values are added in steps of 16 positions, stretches as merge.cu says.
+//
+// Bytes: keys and values of the sequence once per 16·kGroups query rows, partial results of a
+// stretch (query rows × 260 × 4) written and read once. Precision: bf16 q, k, v and probabilities,
+// f32 scores and sums.
+//
+// Limits: memory, where every multiprocessor has work for long: one more position costs what it
+// takes at 3.85 TB/s on an H200, 90 % of a copy. Before that come 12 µs of beginning and end;
+// behind 131,072 positions one row takes 82 µs, and 6 in the merge
+// (bench/results/h200/attention.csv). For short contexts launch and latency: 1 µs for a block's
+// second tile, 2 for each one it has to wait for. From four rows of 16 heads on shared memory and
+// the barriers between a tile's steps.
+
+#include <algorithm>
 
 #include "backend/cuda/attention/attention.h"
-#include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/attention/partials.cuh"
+#include "backend/cuda/common/bulk.cuh"
 #include "backend/cuda/common/matrix.cuh"
-#include "backend/cuda/linear/coded_rows.cuh"
 #include "backend/device.h"
 
 namespace pewter::cuda {
 namespace {
 
 constexpr int kPage = static_cast<int>(kPageTokens);
-constexpr int kTile = 32;          // positions
-constexpr int kHead = 256;         // dimensions
-constexpr int kPitch = kHead + 8;  // of a row in shared memory: 16 bytes apart in banks
-constexpr int kScorePitch = kTile + 4;
-constexpr int kStages = 2;
+constexpr int kTile = 32;                  // positions
+constexpr int kPitch = kHead + 8;          // of a row in shared memory: 16 bytes apart in banks
+constexpr int kBarrierBytes = kPitch * 2;  // from one barrier to the next
+constexpr int kWarps = 8, kThreads = kWarps * kWarp;
 
-struct Shared {
-  __nv_bfloat16 keys[kStages][kTile][kPitch];
-  __nv_bfloat16 values[kStages][kTile][kPitch];
+using Tile = __nv_bfloat16[kTile][kPitch];
+
+// Of a query row: 32 scores, then as many weights in bf16, and what the sums so far shrink by; in
+// the end the largest score and the total.
+struct Exchange {
+  float scores[kTile], shrink, unused, largest, total;
 };
 
+// How the warps share out work on kGroups times 16 query rows, and shared memory.
 template <int kGroups>
-constexpr size_t shared_bytes() {
-  return sizeof(Shared) + kGroups * 16 * (kPitch * 2 + kScorePitch * 4);
-}
+struct Shares {
+  static constexpr int kSharers = kWarps / kGroups;  // of 16 query rows
+  static constexpr int kDimensions = kHead / kSharers;
+  // Eight positions are the least a warp scores; then sharers take half of the dimensions each.
+  static constexpr int kHalves = kSharers > kTile / 8 ? 1 : 2;         // a warp computes
+  static constexpr int kColumns = kTile / 8 / kSharers + kHalves % 2;  // of eight positions
+  // A half of 16 rows fits into a warp's registers.
+  static constexpr bool kHeld = kHalves == 1;
+  static constexpr int kKeyStages = 2, kValueStages = kHeld ? 3 : 2;
+  // Without room for them elsewhere, scores are exchanged where the tile's keys were.
+  static constexpr bool kInPlace = kGroups == 4;
+  static constexpr int kExchanged = kGroups * (3 - kHalves) * 16;  // rows
 
-// 16 bytes, or zeros.
-__device__ inline void copy_async(void* to, const void* from, bool wanted) {
-  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  const int bytes = wanted ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes));
-}
-__device__ inline void commit_async() { asm volatile("cp.async.commit_group;"); }
-template <int kLeft>
-__device__ inline void await_async() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+  static constexpr size_t kRows = (kKeyStages + kValueStages) * sizeof(Tile);  // where they begin
+  static constexpr size_t kExchange = kRows + (kHeld ? 0 : kGroups * 16 * kPitch * 2);
+  static constexpr size_t kBytes = kExchange + (kInPlace ? 0 : 2 * kExchanged * sizeof(Exchange));
+};
+
+// 16 bytes, or zeros. They are the first to leave the L2 cache (createpolicy's evict_first).
+__device__ inline void copy_async(uint32_t to, const void* from, bool wanted) {
+  constexpr uint64_t kOnce = 0x12F0000000000000;
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to),
+               "l"(from), "r"(wanted ? 16 : 0), "l"(kOnce)
+               : "memory");
 }
 
 __device__ inline void load_matrices(uint32_t (&r)[4], const void* at) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(at));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address));
+               : "r"(shared_address(at)));
 }
 __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* at) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(at));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address));
+               : "r"(shared_address(at)));
 }
-template <int kThreads>
-__device__ inline void group_barrier(int group) {  // of the four warps that share 16 query rows
-  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kThreads) : "memory");
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
-// Partials of sequence s begin after those of the ones before it.
-__device__ inline int64_t first_partial(const AttentionBatch& b, int sequence) {
-  int64_t sum = 0;
-  for (int s = 0; s < sequence; ++s) {
-    const int rows = b.row_begin[s + 1] - b.row_begin[s];
-    sum += static_cast<int64_t>(stretches_of(b.context_length[s] + rows)) * rows;
+// What a block of threads does at a time.
+struct Item {
+  int sequence, rows, row_begin, context;
+  int kv_head, first_query, stretch;
+  int first_partial;  // of the sequence: stretches × rows of those before it
+};
+
+__device__ inline int begin_of(const Item& item) { return stretch_begin(item.stretch); }
+__device__ inline int end_of(const Item& item) {
+  return min(stretch_begin(item.stretch + 1), item.context + item.rows);
+}
+
+// The index of this block's item number `wave`. Every second wave goes backwards, so that who had a
+// long one gets a short one.
+__device__ inline int index_of(int wave) {
+  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  return wave * blocks + (wave % 2 == 0 ? block : blocks - 1 - block);
+}
+
+// Item number `at` of a sequence of `tasks` a stretch.
+__device__ inline void place(Item& item, int at, int stretches, int tasks, int kv_heads,
+                             int queries) {
+  const auto task = static_cast<unsigned>(at) % static_cast<unsigned>(tasks);
+  item.stretch = stretches - 1 - at / tasks;  // the last are the longest
+  item.kv_head = static_cast<int>(task) % kv_heads;
+  item.first_query = static_cast<int>(task) / kv_heads * queries;
+}
+
+// Item `index` of the step; false if there are not as many. All lanes of a warp ask at once.
+__device__ inline bool find_item(const AttendArgs& a, int queries, int index, Item& item) {
+  const int lane = threadIdx.x % kWarp, heads = a.shape.query_heads / a.shape.kv_heads;
+  const auto from = [](int value, int source) { return __shfl_sync(kAllLanes, value, source); };
+  const int kv_heads = a.shape.kv_heads;
+  if (a.batch.sequences == 1) {
+    item.sequence = item.row_begin = item.first_partial = 0;
+    item.rows = a.batch.row_begin[1];
+    item.context = a.batch.context_length[0];
+    const int tasks = (item.rows * heads + queries - 1) / queries * kv_heads;
+    const int stretches = stretches_of(item.context + item.rows);
+    if (index >= stretches * tasks) return false;
+    place(item, index, stretches, tasks, kv_heads, queries);
+    return true;
   }
-  return sum;
+  int items_before = 0, partials_before = 0;
+#pragma unroll 1
+  for (int base = 0; base < a.batch.sequences; base += kWarp) {
+    int rows = 0, row_begin = 0, context = 0;
+    if (base + lane < a.batch.sequences) {
+      row_begin = a.batch.row_begin[base + lane];
+      rows = a.batch.row_begin[base + lane + 1] - row_begin;
+      context = a.batch.context_length[base + lane];
+    }
+    const int stretches = rows > 0 ? stretches_of(context + rows) : 0;
+    const int tasks = (rows * heads + queries - 1) / queries * kv_heads;  // of a stretch
+    int items = stretches * tasks, partials = stretches * rows;  // with those of lanes before
+#pragma unroll
+    for (int offset = 1; offset < kWarp; offset *= 2) {
+      const int more_items = __shfl_up_sync(kAllLanes, items, offset);
+      const int more_partials = __shfl_up_sync(kAllLanes, partials, offset);
+      if (lane >= offset) items += more_items, partials += more_partials;
+    }
+    const unsigned beyond = __ballot_sync(kAllLanes, index < items_before + items);
+    if (beyond != 0) {
+      const int source = __ffs(static_cast<int>(beyond)) - 1;
+      const int per_stretch = from(tasks, source), count = from(stretches, source);
+      const int at = index - (items_before + from(items, source) - per_stretch * count);
+      item.sequence = base + source;
+      item.rows = from(rows, source);
+      item.row_begin = from(row_begin, source);
+      item.context = from(context, source);
+      item.first_partial = partials_before + from(partials, source) - count * item.rows;
+      place(item, at, count, per_stretch, kv_heads, queries);
+      return true;
+    }
+    items_before += from(items, kWarp - 1);
+    partials_before += from(partials, kWarp - 1);
+  }
+  return false;
 }
 
+// The tiles of this block's items, one after another.
+struct Requests {
+  const AttendArgs& a;
+  int queries, wave = 0, sequence = 0, kv_head = 0, position = 0, end = 0;
+  bool any = false;
+  int32_t page = 0;
+
+  __device__ void open(int next) {
+    wave = next;
+    Item item;
+    any = find_item(a, queries, index_of(wave), item);
+    if (!any) return;
+    sequence = item.sequence;
+    kv_head = item.kv_head;
+    position = begin_of(item);
+    end = end_of(item);
+    find_page();
+  }
+  __device__ void find_page() {
+    page = a.batch.page_table[sequence * a.batch.page_table_stride + position / kPage];
+  }
+
+  // The tile's keys; then its values, which are the end of the tile. All threads arrive at the
+  // barrier when they are here.
+  __device__ void keys(uint32_t to, uint32_t barrier) const {
+    if (any) copy(to, a.cache.keys, barrier);
+  }
+  __device__ void values(uint32_t to, uint32_t barrier) {
+    if (!any) return;
+    copy(to, a.cache.values, barrier);
+    position += kTile;
+    if (position >= end)
+      open(wave + 1);
+    else if (position % kPage == 0)
+      find_page();  // arrives while the tile in hand is worked on
+  }
+  __device__ void copy(uint32_t to, const std::byte* plane, uint32_t barrier) const {
+    const int row = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+    const std::byte* const from = plane + page * a.cache.page_bytes +
+                                  (kv_head * kPage + position % kPage + row) * kHead * 2 +
+                                  lane * 16;
+    to += row * kPitch * 2 + lane * 16;
+#pragma unroll
+    for (int i = 0; i < kTile; i += kWarps)
+      // Past the end lies what another sequence left there; a weight of 0 does not silence a NaN.
+      copy_async(to + i * kPitch * 2, from + i * kHead * 2, position + row + i < end);
+    arrive_with_copies(barrier);
+  }
+};
+
+// Registers of 16 query rows and 16 dimensions for the matrix instructions.
+using Fragment = uint32_t[4];
+
+// A half of the dimensions of the item's query rows.
+__device__ inline void hold_queries(Fragment (&q)[kHead / 32], const AttendArgs& a,
+                                    const Item& item, int half) {
+  const int lane = threadIdx.x % kWarp, heads = a.shape.query_heads / a.shape.kv_heads;
+#pragma unroll
+  for (int high = 0; high < 2; ++high) {
+    const int query = item.first_query + lane / 4 + 8 * high, row = query / heads;
+    const bool inside = row < item.rows;
+    const auto* const from = reinterpret_cast<const uint32_t*>(
+        a.q + (item.row_begin + (inside ? row : 0)) * a.q_stride +
+        (item.kv_head * heads + query % heads) * kHead + half * (kHead / 2));
+#pragma unroll
+    for (int i = 0; i < kHead / 32; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) q[i][2 * j + high] = inside ? from[8 * i + 4 * j + lane % 4] : 0;
+  }
+}
+
+// Sums over a half of the dimensions, or both, of 16 query rows and the positions of the tile from
+// `keys` on.
+template <int kHalves, int kColumns, typename Query>
+__device__ inline void score(float (&scores)[kHalves][kColumns][4], const Query& query,
+                             const __nv_bfloat16* keys) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int i = 0; i < kHalves * kColumns * 4; ++i)
+    scores[i / 4 / kColumns][i / 4 % kColumns][i % 4] = 0;
+  keys += lane % 8 * kPitch + lane / 8 * 8;
+#pragma unroll
+  for (int i = 0; i < kHead / 64; ++i)
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      Fragment q[2], k;
+      query(q[0], half, 2 * i);
+      query(q[1], half, 2 * i + 1);
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+        load_matrices(k, keys + 8 * n * kPitch + half * (kHead / 2) + 32 * i);
+        multiply_add(scores[half][n], q[0], k[0], k[1]);
+        multiply_add(scores[half][n], q[1], k[2], k[3]);
+      }
+    }
+}
+
+// Online softmax over the tiles of a stretch: 2·kGroups query rows a warp, a half of its lanes each
+// with two positions a lane.
 template <int kGroups>
-__global__ void __launch_bounds__(128 * kGroups)
-    stretch_kernel(const __grid_constant__ AttendArgs a) {
-  extern __shared__ __align__(16) unsigned char shared_memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(shared_memory);
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4, group = threadIdx.x / 128;
-  auto* const q_rows =
-      reinterpret_cast<__nv_bfloat16*>(shared_memory + sizeof(Shared)) + group * 16 * kPitch;
-  auto* const scores =
-      reinterpret_cast<float*>(shared_memory + sizeof(Shared) + kGroups * 16 * kPitch * 2) +
-      group * 16 * kScorePitch;
-  start_next();
-  wait_for_inputs();
-  const int sequence = blockIdx.z, kv_head = blockIdx.y % a.shape.kv_heads;
-  const int first_query = (blockIdx.y / a.shape.kv_heads * kGroups + group) * 16;
-  const int heads = a.shape.query_heads / a.shape.kv_heads;  // query heads of the KV head
-  const int row_begin = a.batch.row_begin[sequence];
-  const int rows = a.batch.row_begin[sequence + 1] - row_begin;
-  const int context = a.batch.context_length[sequence];
-  const int begin = stretch_begin(static_cast<int>(blockIdx.x));
-  const int end = min(stretch_begin(static_cast<int>(blockIdx.x) + 1), context + rows);
-  if (begin >= end || blockIdx.y / a.shape.kv_heads * kGroups * 16 >= rows * heads) return;
+struct Softmax {
+  int limit[kGroups];  // positions a row sees: below this
+  float largest[kGroups], total[kGroups];
 
-  const int32_t* pages = a.batch.page_table + sequence * a.batch.page_table_stride;
-  const auto request = [&](int tile) {
-    const int position = begin + tile * kTile, stage = tile % kStages;
-    if (position < end) {
-      const int64_t at = pages[position / kPage] * a.cache.page_bytes +
-                         (static_cast<int64_t>(kv_head) * kPage + position % kPage) * kHead * 2;
-      for (int i = threadIdx.x; i < kTile * kHead / 8; i += 128 * kGroups) {
-        const int row = i / (kHead / 8), column = i % (kHead / 8) * 8;
-        // Past the end lies what another sequence left there; a weight of 0 does not silence a NaN.
-        const bool wanted = position + row < end;
-        copy_async(&shared.keys[stage][row][column], a.cache.keys + at + i * 16, wanted);
-        copy_async(&shared.values[stage][row][column], a.cache.values + at + i * 16, wanted);
-      }
-    }
-    commit_async();
-  };
-  request(0);
-  request(1);
-
-  for (int i = threadIdx.x % 128; i < 16 * kHead / 8; i += 128) {
-    const int query = first_query + i / (kHead / 8), column = i % (kHead / 8) * 8;
-    const int row = query / heads, head = kv_head * heads + query % heads;
-    uint4 eight = make_uint4(0, 0, 0, 0);
-    if (row < rows)
-      eight = *reinterpret_cast<const uint4*>(a.q + (row_begin + row) * a.q_stride + head * kHead +
-                                              column);
-    *reinterpret_cast<uint4*>(q_rows + i / (kHead / 8) * kPitch + column) = eight;
+  static __device__ int row(int i) {
+    return (threadIdx.x / kWarp * kGroups + i) * 2 + threadIdx.x % kWarp / 16;
   }
-
-  const int g = lane / 4, t = lane % 4;
-  // Positions query rows g and g + 8 may see: below this.
-  const int limit[2] = {context + (first_query + g) / heads + 1,
-                        context + (first_query + g + 8) / heads + 1};
-  const float scale = 1.4426950408889634f / sqrtf(static_cast<float>(kHead));
-  float largest[2] = {-INFINITY, -INFINITY}, total[2] = {}, sums[kHead / 32][4] = {};
-  const int tiles = (end - begin + kTile - 1) / kTile;
-  for (int tile = 0; tile < tiles; ++tile) {
-    const int stage = tile % kStages;
-    await_async<kStages - 1>();
-    __syncthreads();
-
-    float score[4] = {};  // 16 query rows × this warp's 8 positions
+  __device__ void begin(const Item& item, int heads) {
 #pragma unroll
-    for (int d = 0; d < kHead; d += 32) {
-      uint32_t q[2][4], k[4];
-      load_matrices(q[0], q_rows + lane % 16 * kPitch + d + lane / 16 * 8);
-      load_matrices(q[1], q_rows + lane % 16 * kPitch + d + 16 + lane / 16 * 8);
-      load_matrices(k, &shared.keys[stage][8 * warp + lane % 8][d + lane / 8 * 8]);
-      multiply_add(score, q[0], k[0], k[1]);
-      multiply_add(score, q[1], k[2], k[3]);
+    for (int i = 0; i < kGroups; ++i) {
+      const int query = (item.first_query + row(i)) / heads;
+      limit[i] = query < item.rows ? item.context + query + 1 : 0;
+      largest[i] = -INFINITY;
+      total[i] = 0;
     }
-    const int column = 8 * warp + 2 * t;
+  }
+  // Scores, or two halves of them, become weights.
+  template <int kParts>
+  __device__ void weigh(Exchange* exchange, int begin, float scale) {
+    const int column = threadIdx.x % 16 * 2;
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int position = begin + tile * kTile + column + i;
-        scores[(g + 8 * half) * kScorePitch + column + i] =
-            position < limit[half] && position < end ? score[2 * half + i] * scale : -INFINITY;
+    for (int i = 0; i < kGroups; ++i) {
+      Exchange& own = exchange[row(i)];
+      float2 two = *reinterpret_cast<const float2*>(own.scores + column);
+      if constexpr (kParts == 2) {
+        const float2 more = *reinterpret_cast<const float2*>(exchange[16 + row(i)].scores + column);
+        two.x += more.x;
+        two.y += more.y;
       }
-    group_barrier<128>(group);
-
-    // Every warp of the group weighs all 32 positions, in the layout of the second product.
-    float weight[2][2][4];  // [16-position step][half][positions 2t, 2t+1, 2t+8, 2t+9]
-    float shrink[2];
+      two.x = begin + column < limit[i] ? two.x * scale : -INFINITY;
+      two.y = begin + column + 1 < limit[i] ? two.y * scale : -INFINITY;
+      float most = fmaxf(largest[i], fmaxf(two.x, two.y));
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float most = largest[half];
-#pragma unroll
-      for (int step = 0; step < 2; ++step)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          weight[step][half][i] =
-              scores[(g + 8 * half) * kScorePitch + 16 * step + 2 * t + i % 2 + i / 2 * 8];
-          most = fmaxf(most, weight[step][half][i]);
-        }
-      most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFu, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFu, most, 2));
+      for (int offset = 8; offset > 0; offset /= 2)
+        most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, offset));
       const float safe = most == -INFINITY ? 0.0f : most;  // nothing visible yet
-      shrink[half] = exp2f(largest[half] - safe);
-      largest[half] = most;
-      float sum = 0;
-#pragma unroll
-      for (int step = 0; step < 2; ++step)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          weight[step][half][i] = exp2f(weight[step][half][i] - safe);
-          sum += weight[step][half][i];
-        }
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-      total[half] = fmaf(total[half], shrink[half], sum);
+      const float shrink = power_of_two(largest[i] - safe);
+      largest[i] = most;
+      two.x = power_of_two(two.x - safe);
+      two.y = power_of_two(two.y - safe);
+      total[i] = fmaf(total[i], shrink, two.x + two.y);
+      reinterpret_cast<uint32_t*>(own.scores)[column / 2] = pack_bf16(two.x, two.y);
+      if (column == 0) own.shrink = shrink;
     }
+  }
+  __device__ void finish(Exchange* exchange) const {
 #pragma unroll
-    for (int n = 0; n < kHead / 32; ++n)
+    for (int i = 0; i < kGroups; ++i) {
+      float sum = total[i];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sums[n][i] *= shrink[i / 2];
+      for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
+      if (threadIdx.x % 16 == 0) {
+        exchange[row(i)].largest = largest[i];
+        exchange[row(i)].total = sum;
+      }
+    }
+  }
+};
+
+// Values of a warp's dimensions times the weights of 16 query rows. With lane = 4·g + t a lane has
+// query rows g and g + 8.
+template <int kDimensions>
+struct Sums {
+  float sums[kDimensions / 8][4] = {};
+
+  __device__ void add(const Exchange* exchange, const __nv_bfloat16* values, int first_dimension) {
+    const int lane = threadIdx.x % kWarp, g = lane / 4;
+    const float low = exchange[g].shrink, high = exchange[g + 8].shrink;
+    if (__any_sync(kAllLanes, low != 1.0f || high != 1.0f)) {
+#pragma unroll
+      for (int n = 0; n < kDimensions / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[n][i] *= i < 2 ? low : high;
+    }
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      const auto& w = weight[step];
-      const uint32_t p[4] = {pack_bf16(w[0][0], w[0][1]), pack_bf16(w[1][0], w[1][1]),
-                             pack_bf16(w[0][2], w[0][3]), pack_bf16(w[1][2], w[1][3])};
+      uint32_t p[4];
+      load_matrices(p, exchange[lane % 16].scores + 8 * step + lane / 16 * 4);
 #pragma unroll
-      for (int n = 0; n < kHead / 32; n += 2) {
+      for (int n = 0; n < kDimensions / 8; n += 2) {
         uint32_t v[4];
         load_matrices_transposed(
-            v,
-            &shared.values[stage][16 * step + lane % 16][kHead / 4 * warp + 8 * n + lane / 16 * 8]);
+            v, values + (16 * step + lane % 16) * kPitch + first_dimension + 8 * n + lane / 16 * 8);
         multiply_add(sums[n], p, v[0], v[1]);
         multiply_add(sums[n + 1], p, v[2], v[3]);
       }
     }
-    __syncthreads();
-    request(tile + kStages);
   }
-
-  const int64_t first = first_partial(a.batch, sequence);
+  __device__ void store(float* partials, const Exchange* exchange, const int (&record)[2],
+                        int first_dimension) const {
+    const int g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int query = first_query + g + 8 * half, row = query / heads;
-    if (row >= rows) continue;
-    const int head = kv_head * heads + query % heads;
-    float* const to =
-        a.partials +
-        ((first + static_cast<int64_t>(blockIdx.x) * rows + row) * a.shape.query_heads + head) *
-            (kHead + 2);
+    for (int half = 0; half < 2; ++half) {
+      if (record[half] < 0) continue;
+      float* const to = partials + static_cast<int64_t>(record[half]) * kPartial;
 #pragma unroll
-    for (int n = 0; n < kHead / 32; ++n)
-      *reinterpret_cast<float2*>(to + kHead / 4 * warp + 8 * n + 2 * t) =
-          make_float2(sums[n][2 * half], sums[n][2 * half + 1]);
-    if (warp == 0 && t == 0) {
-      to[kHead] = largest[half];
-      to[kHead + 1] = total[half];
+      for (int n = 0; n < kDimensions / 8; ++n)
+        *reinterpret_cast<float2*>(to + first_dimension + 8 * n + 2 * t) =
+            make_float2(sums[n][2 * half], sums[n][2 * half + 1]);
+      if (first_dimension == 0 && t == 0) {
+        const Exchange& own = exchange[g + 8 * half];
+        *reinterpret_cast<float2*>(to + kHead) = make_float2(own.largest, own.total);
+      }
     }
+  }
+};
+
+template <int kGroups>
+__device__ inline void load_queries(const AttendArgs& a, const Item& item, __nv_bfloat16* q_rows) {
+  const int heads = a.shape.query_heads / a.shape.kv_heads;
+#pragma unroll
+  for (int i = static_cast<int>(threadIdx.x); i < 16 * kGroups * kHead / 8; i += kThreads) {
+    const int query = item.first_query + i / (kHead / 8), column = i % (kHead / 8) * 8;
+    const int row = query / heads, head = item.kv_head * heads + query % heads;
+    uint4 eight = make_uint4(0, 0, 0, 0);
+    if (row < item.rows)
+      eight = *reinterpret_cast<const uint4*>(a.q + (item.row_begin + row) * a.q_stride +
+                                              head * kHead + column);
+    *reinterpret_cast<uint4*>(q_rows + i / (kHead / 8) * kPitch + column) = eight;
   }
 }
 
-// One block a (query head, row): the stretches in order, then the gate. A thread a dimension.
-__global__ void __launch_bounds__(kHead) merge_kernel(const __grid_constant__ AttendArgs a) {
-  start_next();
-  wait_for_inputs();
-  const int head = blockIdx.x, row = blockIdx.y, dimension = threadIdx.x;
-  const int sequence = a.batch.row_sequence[row], begin = a.batch.row_begin[sequence];
-  const int rows = a.batch.row_begin[sequence + 1] - begin;
-  const int visible = a.batch.context_length[sequence] + row - begin + 1;
-  const int64_t step = static_cast<int64_t>(rows) * a.shape.query_heads * (kHead + 2);
-  const float* from =
-      a.partials +
-      ((first_partial(a.batch, sequence) + row - begin) * a.shape.query_heads + head) * (kHead + 2);
-  const int stretches = stretches_of(visible);
-  float largest = -INFINITY;
-  for (int i = 0; i < stretches; ++i) largest = fmaxf(largest, from[i * step + kHead]);
-  float total = 0, sum = 0;
-  for (int i = 0; i < stretches; ++i) {
-    const float factor = exp2f(from[i * step + kHead] - largest);
-    total = fmaf(from[i * step + kHead + 1], factor, total);
-    sum = fmaf(from[i * step + dimension], factor, sum);
+// Records of a.partials that query rows g and g + 8 of 16 fill; -1 of none.
+__device__ inline void find_records(const AttendArgs& a, const Item& item, int first_query,
+                                    int (&record)[2]) {
+  const int heads = a.shape.query_heads / a.shape.kv_heads;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int query = first_query + threadIdx.x % kWarp / 4 + 8 * half, row = query / heads;
+    record[half] = row < item.rows ? (item.first_partial + item.stretch * item.rows + row) *
+                                             a.shape.query_heads +
+                                         item.kv_head * heads + query % heads
+                                   : -1;
   }
-  const float gate = to_float(a.in[row * a.in_stride + head * 2 * kHead + kHead + dimension]);
-  const __nv_bfloat16 value = __float2bfloat16(sum / total * sigmoid(gate));
-  a.out[row * a.out_stride + head * kHead + dimension] = value;
-  if (a.codes == nullptr) return;
-  __shared__ __align__(16) __nv_bfloat16 values[kHead];
-  values[dimension] = value;
-  __syncthreads();
-  if (dimension >= kWarp) return;
-  const int at = head * kHead + 8 * dimension, width = a.shape.query_heads * kHead;
-  code_inputs(*reinterpret_cast<const uint4*>(values + 8 * dimension), at, true, width,
-              a.codes + static_cast<int64_t>(row) * row_pitch(width));
 }
 
 template <int kGroups>
-void run(cudaStream_t stream, const AttendArgs& args, int tiles) {
-  static const bool prepared = [] {
-    CUDA_CHECK(cudaFuncSetAttribute(stretch_kernel<kGroups>,
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shared_bytes<kGroups>())));
-    return true;
-  }();
-  (void)prepared;
+__global__ void __launch_bounds__(kThreads, register_blocks(2))
+    stretch_kernel(const __grid_constant__ AttendArgs a) {
+  using Share = Shares<kGroups>;
+  extern __shared__ __align__(16) unsigned char shared_memory[];
+  constexpr int kKeyStages = Share::kKeyStages, kValueStages = Share::kValueStages;
+  auto* const keys = reinterpret_cast<Tile*>(shared_memory);
+  Tile* const values = keys + kKeyStages;
+  auto* const q_rows = reinterpret_cast<__nv_bfloat16*>(shared_memory + Share::kRows);
+  auto* const room = reinterpret_cast<Exchange*>(shared_memory + Share::kExchange);
+  // Barriers of the stages, in the gaps behind rows of values.
+  const uint32_t keys_here = shared_address(values[0][0] + kHead);
+  const uint32_t values_here = keys_here + kKeyStages * kBarrierBytes;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
+  const int group = warp / Share::kSharers, member = warp % Share::kSharers;
+  const int first_dimension = Share::kDimensions * member;
+  constexpr int kScorers = kTile / 8 / Share::kColumns;
+  const int first_scored = member % kScorers * 8 * Share::kColumns, scored_half = member / kScorers;
+  start_next();
+  if (threadIdx.x == 0)
+#pragma unroll
+    for (int i = 0; i < kKeyStages + kValueStages; ++i)
+      init_barrier<kThreads>(keys_here + i * kBarrierBytes);
+  __syncthreads();
+  wait_for_inputs();
+
+  Requests requests{.a = a, .queries = 16 * kGroups};
+  const auto request_keys = [&](int tile) {
+    const int stage = tile % kKeyStages;
+    requests.keys(shared_address(keys[stage]), keys_here + stage * kBarrierBytes);
+  };
+  const auto request_values = [&](int tile) {
+    const int stage = tile % kValueStages;
+    requests.values(shared_address(values[stage]), values_here + stage * kBarrierBytes);
+  };
+  requests.open(0);
+  request_keys(0);
+  request_values(0);
+  if constexpr (!Share::kInPlace) request_keys(1);
+  if constexpr (kValueStages > 2) request_values(1);
+
+  const int heads = a.shape.query_heads / a.shape.kv_heads;
+  const float scale = 1.4426950408889634f / sqrtf(static_cast<float>(kHead));
+  int tile = 0;  // of all items
+  Item item;
+#pragma unroll 1
+  for (int wave = 0; find_item(a, 16 * kGroups, index_of(wave), item); ++wave) {
+    Fragment held[Share::kHeld ? kHead / 32 : 1];
+    if constexpr (Share::kHeld)
+      hold_queries(held, a, item, scored_half);
+    else
+      load_queries<kGroups>(a, item, q_rows);
+    const bool active = item.first_query + 16 * group < item.rows * heads;
+    const int end = end_of(item);
+    int record[2];
+    find_records(a, item, item.first_query + 16 * group, record);
+    Softmax<kGroups> softmax;
+    softmax.begin(item, heads);
+    Sums<Share::kDimensions> sums;
+    Exchange* exchange = room;
+    if constexpr (!Share::kHeld) __syncthreads();
+#pragma unroll 1
+    for (int begin = begin_of(item); begin < end; begin += kTile, ++tile) {
+      const int key_stage = tile % kKeyStages, value_stage = tile % kValueStages;
+      exchange = Share::kInPlace ? reinterpret_cast<Exchange*>(keys[key_stage])
+                                 : room + key_stage * Share::kExchanged;
+      wait_barrier(keys_here + key_stage * kBarrierBytes, tile / kKeyStages % 2);
+      float scores[Share::kHalves][Share::kColumns][4];
+      if (active)
+        score(
+            scores,
+            [&](Fragment& q, int half, int i) {
+              if constexpr (Share::kHeld)
+                for (int j = 0; j < 4; ++j) q[j] = held[i][j];
+              else
+                load_matrices(q, q_rows + (16 * group + lane % 16) * kPitch + lane / 16 * 8 +
+                                     half * (kHead / 2) + 16 * i);
+            },
+            keys[key_stage][first_scored] + scored_half * (kHead / 2));
+      if constexpr (Share::kInPlace) {
+        __syncthreads();  // nobody needs these keys, or the weights and values before
+        request_keys(tile + 1);
+        request_values(tile + 1);
+      }
+      if (active) {
+        Exchange* const to = exchange + (Share::kHalves == 1 ? scored_half : group) * 16;
+#pragma unroll
+        for (int i = 0; i < 2 * Share::kColumns; ++i) {
+          const int n = i / 2, half = i % 2;
+          float2 two = make_float2(scores[0][n][2 * half], scores[0][n][2 * half + 1]);
+          if constexpr (Share::kHalves == 2) {
+            two.x += scores[1][n][2 * half];
+            two.y += scores[1][n][2 * half + 1];
+          }
+          *reinterpret_cast<float2*>(to[g + 8 * half].scores + first_scored + 8 * n + 2 * t) = two;
+        }
+      }
+      __syncthreads();  // all scores are there; nobody needs the keys, or the values before
+      if constexpr (!Share::kInPlace && kValueStages == 2) {
+        request_values(tile + 1);
+        request_keys(tile + 2);
+      }
+      if constexpr (kValueStages > 2) {
+        request_keys(tile + 2);
+        request_values(tile + 2);
+      }
+      softmax.template weigh<3 - Share::kHalves>(exchange, begin, scale);
+      __syncthreads();
+      wait_barrier(values_here + value_stage * kBarrierBytes, tile / kValueStages % 2);
+      if (active) sums.add(exchange + group * 16, values[value_stage][0], first_dimension);
+    }
+    softmax.finish(exchange);
+    __syncthreads();
+    if (active) sums.store(a.partials, exchange + group * 16, record, first_dimension);
+  }
+}
+
+template <int kGroups>
+int resident_blocks() {  // on a multiprocessor
+  int blocks = 0;
+  set_kernel_limits(reinterpret_cast<const void*>(stretch_kernel<kGroups>),
+                    Shares<kGroups>::kBytes);
+  CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, stretch_kernel<kGroups>,
+                                                           kThreads, Shares<kGroups>::kBytes));
+  return blocks;
+}
+
+template <int kGroups>
+void run(cudaStream_t stream, const Gpu& gpu, const AttendArgs& args, int tiles) {
+  static const int resident = resident_blocks<kGroups>();
+  // A block that steps over whole stretches keeps its KV head and query rows.
+  const int tasks = args.shape.kv_heads * ((tiles + kGroups - 1) / kGroups);
   const int most = static_cast<int>(args.batch.page_table_stride) * kPage;
-  const dim3 grid(static_cast<unsigned>(stretches_of(most)),
-                  static_cast<unsigned>(args.shape.kv_heads * ((tiles + kGroups - 1) / kGroups)),
-                  static_cast<unsigned>(args.batch.sequences));
-  launch(stream, grid, dim3(128 * kGroups), shared_bytes<kGroups>(), stretch_kernel<kGroups>, args);
+  const int64_t items = int64_t{stretches_of(most)} * tasks * args.batch.sequences;
+  const int64_t room = std::max(resident * gpu.multiprocessors / tasks, 1) * tasks;
+  launch(stream, dim3(static_cast<unsigned>(std::min(items, room))), dim3(kThreads),
+         Shares<kGroups>::kBytes, stretch_kernel<kGroups>, args);
 }
 
 }  // namespace
@@ -291,22 +552,22 @@ bool can_split(const AttentionShape& shape) { return shape.head_dim == kHead; }
 
 int64_t split_partial_floats(const AttentionShape& shape, int64_t positions, int64_t sequences,
                              int64_t rows) {
-  // Sequences share the positions; each may have all the short stretches.
-  const int64_t stretches = sequences * 45 + positions / 512 + 1;
-  return stretches * rows * shape.query_heads * (kHead + 2);
+  // Sequences share the positions. Stretches grow, so most are there when all have as many.
+  const int64_t each = (positions + sequences - 1) / sequences;
+  const int64_t stretches = sequences * (stretches_of(static_cast<int>(each)) + 1);
+  return stretches * rows * shape.query_heads * kPartial;
 }
 
-void attend_split(cudaStream_t stream, const AttendArgs& args) {
+void attend_split(cudaStream_t stream, const Gpu& gpu, const AttendArgs& args) {
   const int heads = args.shape.query_heads / args.shape.kv_heads;
   const int tiles = (args.most_rows * heads + 15) / 16;
   if (tiles == 1)
-    run<1>(stream, args, tiles);
-  else  // more groups would need more shared memory than every GPU has
-    run<2>(stream, args, tiles);
-  launch(
-      stream,
-      dim3(static_cast<unsigned>(args.shape.query_heads), static_cast<unsigned>(args.batch.rows)),
-      dim3(kHead), 0, merge_kernel, args);
+    run<1>(stream, gpu, args, tiles);
+  else if (tiles <= 4)  // twice, for up to four: faster behind fewer than 30,000 positions
+    run<2>(stream, gpu, args, tiles);
+  else  // more query rows would need more shared memory than every GPU has
+    run<4>(stream, gpu, args, tiles);
+  merge(stream, args);
 }
 
 }  // namespace pewter::cuda
