@@ -7,6 +7,7 @@
 #include "backend/cuda/delta/net.h"
 #include "backend/cuda/kernel_arguments.h"
 #include "backend/cuda/linear/coded_rows.h"
+#include "backend/cuda/linear/stream_wide.h"
 #include "backend/cuda/sampling/sampling.h"
 
 namespace pewter {
@@ -70,6 +71,8 @@ void CudaOps::lay_out(Arena& arena) {
                       cuda::most_blocks(few, l.experts, l.top_k, cuda::block_rows(few))));
   arena.take(scratch_.block_count, 1);
   arena.take(scratch_.claims, 2);
+  arena.take(scratch_.partials,
+             cuda::kWideSlices * std::min<int64_t>(rows, cuda::kMostWideRows) * l.widest_input);
   arena.take(scratch_.net_words, cuda::kNetWords);
   // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head.
   arena.take(scratch_.arrivals, cuda::kMostNetRows * (l.delta_channels + l.value_heads));
@@ -113,6 +116,8 @@ void CudaOps::product(const StreamArgs& args) {
   StreamArgs job = args;
   job.codes = scratch_.codes;
   job.claims = scratch_.claims;
+  job.partials = scratch_.partials;
+  job.partial_outputs = limits_.widest_input;
   cuda::stream_product(stream(), gpu(), job);
 }
 

@@ -62,6 +62,7 @@ class CudaOps final : public Ops {
     float* mixed = nullptr;           // delta prefill: [rows + 16·sequences, channels]
     float* mixed_gates = nullptr;
     int32_t* claims = nullptr;
+    float* partials = nullptr;  // slices of products of many rows
     int32_t* net_words = nullptr;
     uint64_t* arrivals = nullptr;
     float* edited_logits = nullptr;  // [logits rows, vocabulary]
