@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(kHead) merge_kernel(const __grid_constant__ At
   if (dimension >= kWarp) return;
   const int at = head * kHead + 8 * dimension, width = a.shape.query_heads * kHead;
   code_inputs(*reinterpret_cast<const uint4*>(values + 8 * dimension), at, true, width,
-              a.codes + static_cast<int64_t>(row) * row_pitch(width));
+              a.codes + static_cast<int64_t>(row) * row_pitch(width), a.halves);
 }
 
 template <int kGroups>

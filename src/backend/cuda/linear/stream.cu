@@ -300,7 +300,7 @@ void run_narrow(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
 }
 
 // Rows coded where a matrix wants that, and matrices in the order of split_for.
-StreamArgs prepared(cudaStream_t stream, const StreamArgs& args) {
+StreamArgs prepared(cudaStream_t stream, const StreamArgs& args, bool halves) {
   if (is_gated(args.output))
     CHECK(args.w[0].format == args.w[1].format && args.w[0].row_scales == nullptr,
           "gate and up in ", weight_format_name(args.w[0].format), " and ",
@@ -311,8 +311,10 @@ StreamArgs prepared(cudaStream_t stream, const StreamArgs& args) {
                        .x_rows = args.x_rows,
                        .rows = args.rows,
                        .k = args.k,
+                       .halves = halves,
                        .codes = args.codes});
   StreamArgs all = args;
+  all.halves = halves;
   sort_stacks(all);
   return all;
 }
@@ -333,8 +335,6 @@ StreamArgs rows_of(const StreamArgs& all, int begin, int most) {
 }
 
 constexpr int kMostNarrowRows = 32;
-// Fewer are faster here: one row or four are the same to it.
-constexpr int kLeastWideRows = 5;
 
 }  // namespace
 
@@ -363,22 +363,20 @@ TileStack stack_of(const WeightMatrix& w, int64_t out_column) {
 }
 
 void stream_narrow(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  const StreamArgs all = prepared(stream, args);
+  CHECK(!args.halves, "rows in halves");
+  const StreamArgs all = prepared(stream, args, false);
   for (int begin = 0; begin < all.rows; begin += kMostNarrowRows)
     run_narrow(stream, gpu, rows_of(all, begin, kMostNarrowRows));
 }
 
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  const StreamArgs all = prepared(stream, args);
-  const bool wide = all.rows >= kLeastWideRows && can_widen(all);
-  const int most = wide ? kMostWideRows : kMostNarrowRows;
-  for (int begin = 0; begin < all.rows; begin += most) {
-    const StreamArgs some = rows_of(all, begin, most);
-    if (wide && some.rows >= kLeastWideRows)
-      stream_wide(stream, gpu, some);
-    else
-      run_narrow(stream, gpu, some);
-  }
+  const bool wide = args.rows >= kLeastWideRows && can_widen(args);
+  if (!wide) return stream_narrow(stream, gpu, args);
+  const StreamArgs all =
+      prepared(stream, args, args.has_codes ? args.halves : wants_halves(gpu, args));
+  const int most = most_wide_rows(all);
+  for (int begin = 0; begin < all.rows; begin += most)
+    stream_wide(stream, gpu, rows_of(all, begin, most));
 }
 
 }  // namespace pewter::cuda

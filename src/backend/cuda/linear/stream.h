@@ -53,6 +53,7 @@ struct StreamArgs {
   // The same rows coded (coded_rows.h), for int4 and int8 matrices: scratch, unless has_codes.
   uint8_t* codes = nullptr;
   bool has_codes = false;
+  bool halves = false;  // these are halves, which wants_halves (stream_wide.h) says
   int32_t* claims =
       nullptr;  // scratch [2], zero between kernels; null: all work is shared out before
   // Scratch for slices of k of many rows (stream_wide.cu) of matrices of up to so many outputs.

@@ -40,6 +40,12 @@ struct WidePlan {
   int stage_bytes = 0, stages = 0;
 };
 
+// A stage has 128 inputs: one block of most formats, two of bf16 where there are two left.
+constexpr int blocks_together(WeightFormat format) { return 128 / block_inputs(format); }
+__device__ inline int blocks_in_stage(const TileStack& w, int block) {
+  return blocks_together(w.format) == 2 && block + kSlices < w.blocks ? 2 : 1;
+}
+
 struct WideUnit {
   int stack = 0, first = 0, count = 0;  // tiles
   int slice = 0, end_slice = kSlices;
@@ -51,13 +57,16 @@ struct WideUnit {
     first = shares.begin(index);
     count = shares.begin(index + 1) - first;
   }
-  // Calls f(slice, block) for each block of k, in the order of the sums.
+  // Calls f(block, blocks) for each stage, in the order of the sums: its first block of k and how
+  // many, kSlices apart.
   template <typename F>
-  __device__ void for_blocks(int blocks, const F& f) const {
+  __device__ void for_stages(const TileStack& w, const F& f) const {
+    const int together = blocks_together(w.format);
 #pragma unroll 1
     for (int s = slice; s < end_slice; ++s)
 #pragma unroll 1
-      for (int block = s; block < blocks; block += kSlices) f(block);
+      for (int block = s; block < w.blocks; block += kSlices * together)
+        f(block, blocks_in_stage(w, block));
   }
 };
 
@@ -102,24 +111,30 @@ __device__ inline void send_weights(const WideUnit& unit, const TileStack* stack
                                     WideStages& stages, int lane) {
   const TileStack& w = stacks[unit.stack];
   const int count = gated ? 2 * unit.count : unit.count, size = w.block_bytes;
+  const int pitch = blocks_together(w.format) * size;
   const auto source = [&](int i) {
     const int64_t tile = unit.first + (gated ? i / 2 : i);
     return stacks[gated ? i % 2 : unit.stack].values + tile * w.blocks * size;
   };
   const uint8_t* const own = source(lane < count ? lane : 0);
-  unit.for_blocks(w.blocks, [&](int block) {
+  unit.for_stages(w, [&](int block, int blocks) {
     stages.wait_empty();
     if constexpr (kBulkCopies) {
-      if (lane == 0) expect_bytes(stages.full_barrier(), count * size);
+      if (lane == 0) expect_bytes(stages.full_barrier(), blocks * count * size);
       __syncwarp();
       if (lane < count)
-        copy_bulk_once(stages.address() + lane * size, own + static_cast<int64_t>(block) * size,
-                       size, stages.full_barrier());
+#pragma unroll 1
+        for (int i = 0; i < blocks; ++i)
+          copy_bulk_once(stages.address() + lane * pitch + i * size,
+                         own + static_cast<int64_t>(block + i * kSlices) * size, size,
+                         stages.full_barrier());
     } else {
 #pragma unroll 1
-      for (int i = 0; i < count; ++i)
-        copy_by_threads(stages.address() + i * size, source(i) + static_cast<int64_t>(block) * size,
-                        size, lane, kWarp);
+      for (int i = 0; i < count * blocks; ++i)
+        copy_by_threads(
+            stages.address() + i / blocks * pitch + i % blocks * size,
+            source(i / blocks) + static_cast<int64_t>(block + i % blocks * kSlices) * size, size,
+            lane, kWarp);
       arrive_with_copies(stages.full_barrier());
     }
     stages.next();
@@ -138,30 +153,33 @@ __device__ inline void copy_piece(uint32_t to, const void* from, bool is_there) 
 __device__ inline void send_rows(const StreamArgs& a, const WidePlan& p, const WideUnit& unit,
                                  const TileStack& w, const int* row_index, WideStages& stages,
                                  int lane) {
-  const bool coded = is_coded(w.format);
-  const int inputs = block_inputs(w.format), row_bytes = wide_row_bytes(w.format);
-  const int pieces = row_bytes / 16, piece = lane % pieces, step = kWarp / pieces;
+  constexpr int kPieces = kWideRowBytes / 16, kStep = kWarp / kPieces;
+  const int piece = lane % kPieces, first_row = lane / kPieces;
   const int width = padded_inputs(a.k), pitch = row_pitch(width);
-  unit.for_blocks(w.blocks, [&](int block) {
+  const bool is_bf16 = w.format == WeightFormat::kBF16;
+  unit.for_stages(w, [&](int block, int blocks) {
     stages.wait_empty();
     const uint32_t to = stages.address() + p.rows_at, scales = stages.address() + p.scales_at;
-    const int input = block * inputs + 8 * piece;
-    if (coded) {
-      const uint8_t* from = a.codes + static_cast<int64_t>(lane / pieces) * pitch + 2 * input;
+    if (is_coded(w.format)) {
+      const uint8_t* from =
+          a.codes + static_cast<int64_t>(first_row) * pitch + block * kWideRowBytes + piece * 16;
 #pragma unroll 4
-      for (int r = lane / pieces; r < a.rows; r += step, from += step * pitch)
-        copy_piece(to + swizzled(r, piece, 256), from, true);
+      for (int r = first_row; r < a.rows; r += kStep, from += kStep * pitch)
+        copy_piece(to + swizzled(r, piece, false), from, true);
       for (int r = lane; r < a.rows; r += kWarp)
         asm volatile(
             "cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(scales + kScaleBytes * r),
             "l"(a.codes + static_cast<int64_t>(r) * pitch + 2 * width + kScaleBytes * block)
             : "memory");
     } else {
-      const __nv_bfloat16* const from = a.x + (input < a.k ? input : 0);
+      // Of bf16 the second half of a row is a block behind.
+      const int input =
+          is_bf16 ? 64 * (block + piece / 8 * kSlices) + piece % 8 * 8 : 128 * block + 8 * piece;
+      const bool is_there = input < a.k && piece / 8 < 2 * blocks;
+      const __nv_bfloat16* const from = a.x + (is_there ? input : 0);
 #pragma unroll 4
-      for (int r = lane / pieces; r < a.rows; r += step)
-        copy_piece(to + swizzled(r, piece, row_bytes), from + row_index[r] * a.x_stride,
-                   input < a.k);
+      for (int r = first_row; r < a.rows; r += kStep)
+        copy_piece(to + swizzled(r, piece, is_bf16), from + row_index[r] * a.x_stride, is_there);
     }
     arrive_with_copies(stages.full_barrier());
     stages.next();
@@ -198,32 +216,38 @@ __device__ inline void write_sum(const StreamArgs& a, const TileStack& w, int n,
   }
 }
 
-// A warp's part of a unit: kOwn tiles, the first of which is the unit's number `own`, times kRows
-// rows from `row` on.
+// A warp's place in a unit: kOwn tiles from `own` on, kRows rows from `row` on.
+struct WidePlace {
+  int own, row;
+};
+
+// The sums of a warp's part of a unit. Of `count` tiles of a stage; stages in the order of
+// WideUnit::for_stages.
 template <int kRows, int kOwn>
-__device__ inline void multiply_unit(const StreamArgs& a, const WidePlan& p, const WideUnit& unit,
-                                     const TileStack& w, bool gated, int own, int row,
-                                     const Lane& me, WideStages& stages) {
-  const int count = (gated ? 2 * unit.count : unit.count) - own;  // of these tiles and those behind
-  const WideKind kind = wide_kind(w);
-  const int row_bytes = wide_row_bytes(w.format);
-  const uint32_t own_at = own * w.block_bytes;
-  const uint32_t rows_at = p.rows_at + row * row_bytes;
-  const uint32_t scales_at = p.scales_at + row * kScaleBytes;
-  Sums<kRows> total[kOwn] = {};
+__device__ inline void sum_unit(const StreamArgs& a, const WidePlan& p, const TileStack& w,
+                                int count, int slice, int end_slice, const WidePlace& place,
+                                const Lane& me, WideStages& stages, Sums<kRows> (&total)[kOwn]) {
+  const WideKind kind = wide_kind(w, a.halves);
+  const int step = kSlices * blocks_together(w.format);
+  const int pitch = blocks_together(w.format) * w.block_bytes;
+  // Places in a stage. A second tile that is not there is the first once more.
+  const int first_at = place.own < count ? place.own * pitch : -1;
+  const int second_at = place.own + 1 < count ? pitch : 0;
+  const int rows_at = p.rows_at + place.row * kWideRowBytes;
+  const int scales_at = p.scales_at + place.row * kScaleBytes;
 #pragma unroll 1
-  for (int slice = unit.slice; slice < unit.end_slice; ++slice) {
+  for (; slice < end_slice; ++slice) {
     Sums<kRows> sums[kOwn] = {};
 #pragma unroll 1
-    for (int block = slice; block < w.blocks; block += kSlices) {
+    for (int block = slice; block < w.blocks; block += step) {
       stages.wait_full();
-      if (count > 0) {
+      if (first_at >= 0) {
+        const uint32_t stage = stages.address();
         uint32_t at[kOwn];
-#pragma unroll
-        for (int i = 0; i < kOwn; ++i)  // a second tile that is not there is the first once more
-          at[i] = stages.address() + own_at + (i < count ? i * w.block_bytes : 0);
-        const WideRows x(stages.address() + rows_at, stages.address() + scales_at, row_bytes, me);
-        multiply_wide<kRows>(kind, at, me, x, sums);
+        at[0] = stage + first_at;
+        if constexpr (kOwn > 1) at[1] = at[0] + second_at;
+        const WideRows x(stage + rows_at, stage + scales_at, kind == kWideBf16, me);
+        multiply_wide<kRows>(kind, at, blocks_in_stage(w, block), me, x, sums);
       }
       stages.release(me.lane);
     }
@@ -232,14 +256,24 @@ __device__ inline void multiply_unit(const StreamArgs& a, const WidePlan& p, con
 #pragma unroll
       for (int j = 0; j < kTiles<kRows>; ++j)
 #pragma unroll
-        for (int c = 0; c < 4; ++c) total[i][j][c] += sums[i][j][c];
+        for (int c = 0; c < 4; ++c)
+          total[i][j][c] = fmaf(wide_unit(kind), sums[i][j][c], total[i][j][c]);
   }
+}
+
+// What becomes of them.
+template <int kRows, int kOwn>
+__device__ inline void finish_unit(const StreamArgs& a, const WidePlan& p, const WideUnit& unit,
+                                   const TileStack& w, const WidePlace& place, const Lane& me,
+                                   const Sums<kRows> (&total)[kOwn]) {
+  const bool gated = is_gated(a.output);
+  const int count = (gated ? 2 * unit.count : unit.count) - place.own;
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
     if (i >= count || (gated && i > 0)) return;
-    const int tile = unit.first + (gated ? own / 2 : own + i);
+    const int tile = unit.first + (gated ? place.own / 2 : place.own + i);
     const auto output = [&](int c) { return tile * 16 + me.g + c / 2 * 8; };
-    const auto row_of = [&](int j, int c) { return row + 8 * j + 2 * me.t + c % 2; };
+    const auto row_of = [&](int j, int c) { return place.row + 8 * j + 2 * me.t + c % 2; };
     if (p.slices > 1) {
       float* const to = a.partials + static_cast<int64_t>(unit.slice) * a.rows * w.tiles * 16;
 #pragma unroll
@@ -296,13 +330,22 @@ __global__ void __launch_bounds__((most_warps(kRows, kOwn) + 2) * kWarp, 1)
       const WideUnit unit(p, stacks, i);
       send_rows(a, p, unit, stacks[unit.stack], row_index, stages, me.lane);
     }
+    asm volatile("cp.async.wait_all;" ::: "memory");
     return;
   }
-  const int own = me.warp / p.row_parts * kOwn, row = me.warp % p.row_parts * kRows;
+  if (me.warp > p.warps) return;
+  const WidePlace place = {me.warp / p.row_parts * kOwn, me.warp % p.row_parts * kRows};
 #pragma unroll 1
   for (int i = first; i < p.units; i += step) {
+    Sums<kRows> total[kOwn] = {};
+    {
+      const WideUnit unit(p, stacks, i);
+      sum_unit<kRows, kOwn>(a, p, stacks[unit.stack], gated ? 2 * unit.count : unit.count,
+                            unit.slice, unit.end_slice, place, me, stages, total);
+    }
+    // The unit is looked up once more: registers are for sums until then.
     const WideUnit unit(p, stacks, i);
-    multiply_unit<kRows, kOwn>(a, p, unit, stacks[unit.stack], gated, own, row, me, stages);
+    finish_unit<kRows, kOwn>(a, p, unit, stacks[unit.stack], place, me, total);
   }
 }
 
@@ -366,13 +409,14 @@ int64_t plan_units(const Gpu& gpu, const StreamArgs& args, const WideShape& shap
     plan.groups[i] = (w.tiles + tiles - 1) / tiles;
     plan.units += plan.groups[i];
     most_tiles = std::max(most_tiles, tiles * tile_width);
-    weight_bytes = std::max(weight_bytes, tiles * tile_width * w.block_bytes);
+    weight_bytes =
+        std::max(weight_bytes, tiles * tile_width * blocks_together(w.format) * w.block_bytes);
     unit_bytes = std::max(unit_bytes, tiles * bytes_of(w));
   }
   plan.warps = (most_tiles + shape.own - 1) / shape.own * shape.parts;
   const int rows = shape.rows * shape.parts;
   plan.rows_at = static_cast<int>(round_up(weight_bytes, 128));
-  plan.scales_at = plan.rows_at + rows * 2 * 128;
+  plan.scales_at = plan.rows_at + rows * kWideRowBytes;
   plan.stage_bytes = static_cast<int>(round_up(plan.scales_at + rows * kScaleBytes, 128));
   plan.stages = static_cast<int>(std::min<int64_t>(kMaxShared / plan.stage_bytes, kMostWideStages));
   if (plan.warps > most_warps(shape.rows, shape.own) || plan.stages < (rows > 32 ? 2 : 3)) return 0;
@@ -408,10 +452,12 @@ WidePlan plan_for(const Gpu& gpu, const StreamArgs& args, const WideShape& shape
   return best;
 }
 
+// With warps that have nothing to do: with them a second block of threads has no place on a
+// multiprocessor, where a grid of few would share it and leave another idle.
 template <int kRows, int kOwn>
 void run(cudaStream_t stream, const StreamArgs& args, const WidePlan& plan, int grid) {
   launch(stream, dim3(static_cast<unsigned>(grid)),
-         dim3(static_cast<unsigned>((plan.warps + 2) * kWarp)),
+         dim3(static_cast<unsigned>((most_warps(kRows, kOwn) + 2) * kWarp)),
          static_cast<size_t>(plan.stages) * plan.stage_bytes, wide_kernel<kRows, kOwn>, args, plan);
 }
 
@@ -430,8 +476,25 @@ bool can_widen(const StreamArgs& args) {
          gate.has_zeros == up.has_zeros && gate.tiles == up.tiles;
 }
 
+bool wants_halves(const Gpu& gpu, const StreamArgs& args) {
+  if (!gpu.adds_exactly || args.rows < kLeastWideRows || !can_widen(args)) return false;
+  bool any = false;
+  for (int i = 0; i < args.stacks; ++i) {
+    if (!is_coded(args.w[i].format)) continue;
+    if (args.w[i].format == WeightFormat::kInt8Row || !is_common(args.w[i])) return false;
+    any = true;
+  }
+  return any;
+}
+
+int most_wide_rows(const StreamArgs& args) {
+  for (int i = 0; i < args.stacks; ++i)
+    if (args.w[i].format == WeightFormat::kInt4Group128 && !args.halves) return kMostWideRows / 2;
+  return kMostWideRows;
+}
+
 void stream_wide(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  CHECK(args.rows <= kMostWideRows, args.rows, " rows");
+  CHECK(args.rows <= most_wide_rows(args), args.rows, " rows");
   const WideShape shape = shape_for(args.rows, is_gated(args.output));
   const WidePlan plan = plan_for(gpu, args, shape);
   const int grid = std::min(plan.units, gpu.multiprocessors);

@@ -53,6 +53,12 @@ class StreamWide : public testing::TestWithParam<WideCase> {
     WeightMatrix some = rows;  // what random rows fill
     some.zeros = {};
     fill_random_rows(some, {.n = spec.n, .deviation = 0.03f, .seed = seed});
+    // In some outputs of int4 all codes are the smallest, or the largest.
+    if (spec.format == kI4)
+      for (int64_t n = 0; n < std::min<int64_t>(spec.n, 32); ++n)
+        if (n % 4 < 2)
+          std::fill_n(rows.values.data() + n * spec.k / 2, spec.k / 2,
+                      n % 4 == 0 ? std::byte{0} : std::byte{0xFF});
     if (spec.has_zeros)
       for (int64_t i = 0; i < rows.zeros.elements(); ++i)
         rows.zeros.data_as<uint8_t>()[i] = static_cast<uint8_t>(random_bits(seed + 1, i) & 15u);
@@ -76,6 +82,13 @@ class StreamWide : public testing::TestWithParam<WideCase> {
     std::vector<BFloat16> x(static_cast<size_t>(kMostRows) * k);
     // Some inputs are far larger than their neighbours: coded rows then need their low bytes.
     for (BFloat16& v : x) v = to_bfloat16(rng.normal() * (rng.below(50) == 0 ? 40.0f : 1.0f));
+    // In some rows all integers are as large as they get, so that their sums are.
+    for (int i = 0; i < k; ++i) {
+      x[static_cast<size_t>(1 * k + i)] = to_bfloat16(255.0f / 128);
+      x[static_cast<size_t>(2 * k + i)] = to_bfloat16(-255.0f / 128);
+      x[static_cast<size_t>(35 * k + i)] = to_bfloat16(i % 3 == 0 ? 255.0f / 128 : -255.0f / 128);
+      x[static_cast<size_t>(4 * k + i)] = to_bfloat16(0.0f);
+    }
     args_.x = reinterpret_cast<const __nv_bfloat16*>(copied(x));
     args_.x_stride = args_.k = k;
     if (tested.gathered) {
@@ -91,12 +104,15 @@ class StreamWide : public testing::TestWithParam<WideCase> {
     args_.residual_stride = outputs_;
     args_.claims = reinterpret_cast<int32_t*>(memory(8));
     args_.codes = reinterpret_cast<uint8_t*>(memory(kMostRows * coded_row_bytes(k)));
-    code_rows(device_->stream(), {.x = args_.x,
-                                  .x_stride = args_.x_stride,
-                                  .x_rows = args_.x_rows,
-                                  .rows = kMostRows,
-                                  .k = k,
-                                  .codes = args_.codes});
+    halves_ = reinterpret_cast<uint8_t*>(memory(kMostRows * coded_row_bytes(k)));
+    for (const bool halves : {false, true})
+      code_rows(device_->stream(), {.x = args_.x,
+                                    .x_stride = args_.x_stride,
+                                    .x_rows = args_.x_rows,
+                                    .rows = kMostRows,
+                                    .k = k,
+                                    .halves = halves,
+                                    .codes = halves ? halves_ : args_.codes});
     args_.has_codes = true;
     partial_bytes_ = kWideSlices * kMostRows * round_up(outputs_, 16) * 4;
     partials_ = memory(partial_bytes_);
@@ -126,6 +142,20 @@ class StreamWide : public testing::TestWithParam<WideCase> {
                           reinterpret_cast<const std::byte*>(args.residual));
     return results;
   }
+  // The rows behind the first `begin`.
+  static StreamArgs behind(StreamArgs args, int begin, int rows) {
+    const bool is_half =
+        args.output == StreamOutput::kBF16 || args.output == StreamOutput::kGatedBF16;
+    if (args.x_rows != nullptr)
+      args.x_rows += begin;
+    else
+      args.x += begin * args.x_stride;
+    args.codes += begin * coded_row_bytes(args.k);
+    args.out = static_cast<std::byte*>(args.out) + begin * args.out_stride * (is_half ? 2 : 4);
+    args.residual += begin * args.residual_stride;
+    args.rows = rows;
+    return args;
+  }
   // Whether the last product left slices, which are forgotten.
   bool has_partials() {
     std::vector<std::byte> bytes(static_cast<size_t>(partial_bytes_));
@@ -139,6 +169,7 @@ class StreamWide : public testing::TestWithParam<WideCase> {
   std::vector<WeightMatrix> weights_;
   std::vector<float> residual_;
   StreamArgs args_;
+  uint8_t* halves_ = nullptr;
   std::byte* partials_ = nullptr;
   int64_t outputs_ = 0, partial_bytes_ = 0;
 };
@@ -148,17 +179,25 @@ TEST_P(StreamWide, HasItsTwinsBits) {
   for (const int rows : {5, 8, 9, 16, 17, 32, 33, 64}) {
     const Results want =
         run(rows, [&](const StreamArgs& args) { stream_narrow(device_->stream(), gpu, args); });
-    const Results whole =
-        run(rows, [&](const StreamArgs& args) { stream_wide(device_->stream(), gpu, args); });
-    EXPECT_TRUE(whole == want) << rows << " rows";
-    EXPECT_FALSE(has_partials());
-    const Results sliced = run(rows, [&](StreamArgs args) {
-      args.partials = reinterpret_cast<float*>(partials_);
-      args.partial_outputs = round_up(outputs_, 16);
-      stream_wide(device_->stream(), gpu, args);
-    });
-    EXPECT_TRUE(sliced == want) << rows << " rows, in slices";
-    EXPECT_EQ(has_partials(), GetParam().splits) << rows << " rows";
+    StreamArgs asked = args_;
+    asked.rows = rows;
+    for (const bool halves : {false, true})
+      for (const bool splits : {false, true}) {
+        if (halves && !wants_halves(gpu, asked)) continue;
+        const Results have = run(rows, [&](StreamArgs args) {
+          args.halves = halves;
+          if (halves) args.codes = halves_;
+          if (splits) args.partials = reinterpret_cast<float*>(partials_);
+          args.partial_outputs = round_up(outputs_, 16);
+          const int most = most_wide_rows(args);
+          args.rows = std::min(rows, most);
+          stream_wide(device_->stream(), gpu, args);
+          if (rows > most) stream_wide(device_->stream(), gpu, behind(args, most, rows - most));
+        });
+        EXPECT_TRUE(have == want) << rows << " rows" << (halves ? ", halves" : "")
+                                  << (splits ? ", slices" : "");
+        EXPECT_EQ(has_partials(), splits && GetParam().splits) << rows << " rows";
+      }
   }
 }
 

@@ -11,26 +11,32 @@ namespace pewter::cuda {
 
 // A format in one register: there is none to spare.
 using WideKind = uint32_t;
-constexpr WideKind kWideInt4 = 0, kHalfScales = 1, kWideScales = 2, kZeros = 4, kWideInt8 = 8,
-                   kWideFp8 = 16, kWideBf16 = 32;
-__device__ inline WideKind wide_kind(const TileStack& w) {
+constexpr WideKind kWideInt4 = 0, kHalfScales = 1, kWideHalves = 2, kWideScales = 4, kZeros = 8,
+                   kWideInt8 = 16, kWideFp8 = 32, kWideBf16 = 64;
+__device__ inline WideKind wide_kind(const TileStack& w, bool halves) {
   switch (w.format) {
     case WeightFormat::kInt8Row:
       return kWideInt8;
     case WeightFormat::kFp8Block128:
       return kWideFp8;
     case WeightFormat::kInt4Group128:
-      return kWideInt4 | (w.scale_dtype == DType::kF16 ? kHalfScales : 0) |
+      return kWideInt4 | (halves ? kWideHalves : 0) |
+             (w.scale_dtype == DType::kF16 ? kHalfScales : 0) |
              (w.scale_dtype == DType::kF32 ? kWideScales : 0) | (w.has_zeros ? kZeros : 0);
     default:
       return kWideBf16;
   }
 }
+// What a slice's sums are multiplied by at last.
+__device__ inline float wide_unit(WideKind kind) {
+  return (kind & kWideHalves) != 0 ? 0x1p24f : 1.0f;
+}
 
-// Where piece `piece` of row `row` lies.
-constexpr int wide_row_bytes(WeightFormat format) { return 2 * block_inputs(format); }
-__device__ inline int swizzled(int row, int piece, int row_bytes) {
-  return row * row_bytes + (piece ^ (row_bytes == 256 ? (row & 1) << 2 : row & 1)) * 16;
+// Where piece `piece` of a row lies. Lanes read four pieces that are neighbours, of bf16 every
+// second one.
+constexpr int kWideRowBytes = 256;
+__device__ inline int swizzled(int row, int piece, bool is_bf16) {
+  return row * kWideRowBytes + (piece ^ (is_bf16 ? row & 1 : (row & 1) << 2)) * 16;
 }
 
 // A lane's view of a stage's rows: column g of each operand.
@@ -39,23 +45,29 @@ struct WideRows {
   uint32_t scales;     // of rows 2t and 2t + 1, coded rows
 
   // rows: the address of the warp's first; scales: of its first row's.
-  __device__ WideRows(uint32_t rows, uint32_t first_scale, int row_bytes, const Lane& me) {
-    const int piece = row_bytes == 256 ? me.t : 2 * me.t;
-    even = rows + swizzled(me.g, piece, row_bytes);
-    odd = even ^ (row_bytes == 256 ? 64u : 16u);
+  __device__ WideRows(uint32_t rows, uint32_t first_scale, bool is_bf16, const Lane& me) {
+    even = rows + swizzled(me.g, is_bf16 ? 2 * me.t : me.t, is_bf16);
+    odd = even ^ (is_bf16 ? 16u : 64u);
     scales = first_scale + 16 * me.t;
   }
-  // Inputs 32s + 8t … of a row of 256 bytes.
+  // Inputs 32s + 8t ….
   __device__ uint4 load(int operand, int s) const {
-    return load_shared16((s % 2 == 0 ? even : odd) + s / 2 * 128 + operand * 8 * 256);
+    return load_shared16((s % 2 == 0 ? even : odd) + s / 2 * 128 + operand * 8 * kWideRowBytes);
   }
-  // Inputs 16t + 8·half … of a row of 128 bytes.
-  __device__ uint4 load_half(int operand, int half) const {
-    return load_shared16((half == 0 ? even : odd) + operand * 8 * 128);
+  // bf16: inputs 16t + 8·half … of block `block`.
+  __device__ uint4 load(int operand, int block, int half) const {
+    return load_shared16((half == 0 ? even : odd) + block * 128 + operand * 8 * kWideRowBytes);
   }
   // Of columns 2t and 2t + 1: scale, sum, scale, sum.
   __device__ uint4 load_scales(int operand) const { return load_shared16(scales + operand * 64); }
 };
+
+// Of 32 rows what is loaded ahead would take registers that sums are in: nothing is moved over
+// this.
+template <int kRows>
+__device__ inline void fence_registers() {
+  if constexpr (kRows == 32) __syncwarp();
+}
 
 // d = a · b + c, a unsigned.
 __device__ inline void multiply_unsigned(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -79,19 +91,13 @@ __device__ inline void add_integers(const int32_t (&high)[4], const int32_t (&lo
   }
 }
 
-// Four codes of each of two outputs, again each time: instead of a register held.
-__device__ inline uint32_t masked(uint32_t word, uint32_t mask) {
-  uint32_t v;
-  asm volatile("and.b32 %0, %1, %2;" : "=r"(v) : "r"(word), "r"(mask));
-  return v;
-}
-
 // at: addresses of the tiles' blocks.
 template <bool kUsual, int kRows, int kOwn>
 __device__ inline void multiply_wide_int4(WideKind kind, const uint32_t (&at)[kOwn], const Lane& me,
                                           const WideRows& x, Sums<kRows> (&sums)[kOwn]) {
   const bool is_wide = !kUsual && (kind & kWideScales) != 0, is_half = (kind & kHalfScales) != 0;
   uint4 record[kOwn][2];
+  uint32_t a[kOwn][4][4];
   float scale[kOwn][2];
   int32_t zero[kOwn][2];
 #pragma unroll
@@ -116,22 +122,19 @@ __device__ inline void multiply_wide_int4(WideKind kind, const uint32_t (&at)[kO
       zero[tile][1] = static_cast<int32_t>(codes >> 8) * 16;
     }
   }
-  // Of outputs g + 8 sixteen times the code.
-  constexpr bool kLate = kOwn * kRows > 32;
-  uint32_t early[kOwn][4][4];
-  const auto unpack = [&](int tile, int s, uint32_t(&to)[4]) {
-    const uint4& word = record[tile][s / 2];
-    const uint32_t first = s % 2 == 0 ? word.x : word.z, second = s % 2 == 0 ? word.y : word.w;
-    to[0] = masked(first, 0x0F0F0F0Fu), to[1] = masked(first, 0xF0F0F0F0u);
-    to[2] = masked(second, 0x0F0F0F0Fu), to[3] = masked(second, 0xF0F0F0F0u);
-  };
-  if constexpr (!kLate)
 #pragma unroll
-    for (int tile = 0; tile < kOwn; ++tile)
+  for (int tile = 0; tile < kOwn; ++tile)
 #pragma unroll
-      for (int s = 0; s < 4; ++s) unpack(tile, s, early[tile][s]);
+    for (int s = 0; s < 4; ++s) {
+      const uint4& word = record[tile][s / 2];
+      const uint32_t first = s % 2 == 0 ? word.x : word.z, second = s % 2 == 0 ? word.y : word.w;
+      // Of outputs g + 8 sixteen times the code.
+      a[tile][s][0] = first & 0x0F0F0F0Fu, a[tile][s][1] = first & 0xF0F0F0F0u;
+      a[tile][s][2] = second & 0x0F0F0F0Fu, a[tile][s][3] = second & 0xF0F0F0F0u;
+    }
 #pragma unroll
   for (int j = 0; j < kTiles<kRows>; ++j) {
+    fence_registers<kRows>();
     const uint4 by = x.load_scales(j);
     const auto sum0 = static_cast<int32_t>(by.y), sum1 = static_cast<int32_t>(by.w);
     int32_t high[kOwn][4], low[kOwn][4];
@@ -140,18 +143,15 @@ __device__ inline void multiply_wide_int4(WideKind kind, const uint32_t (&at)[kO
       const uint4 b = x.load(j, s);
 #pragma unroll
       for (int tile = 0; tile < kOwn; ++tile) {
-        uint32_t late[4];
-        if constexpr (kLate) unpack(tile, s, late);
-        const uint32_t(&a)[4] = kLate ? late : early[tile][s];
         if (s == 0) {
           // What zero points take away is where the sum of low bytes begins.
           const int32_t begin[4] = {-zero[tile][0] * sum0, -zero[tile][0] * sum1,
                                     -zero[tile][1] * sum0, -zero[tile][1] * sum1};
-          multiply_unsigned(high[tile], a, b.x, b.y);
-          multiply_unsigned(low[tile], a, b.z, b.w, begin);
+          multiply_unsigned(high[tile], a[tile][s], b.x, b.y);
+          multiply_unsigned(low[tile], a[tile][s], b.z, b.w, begin);
         } else {
-          multiply_add_unsigned(high[tile], a, b.x, b.y);
-          multiply_add_unsigned(low[tile], a, b.z, b.w);
+          multiply_add_unsigned(high[tile], a[tile][s], b.x, b.y);
+          multiply_add_unsigned(low[tile], a[tile][s], b.z, b.w);
         }
       }
     }
@@ -159,6 +159,80 @@ __device__ inline void multiply_wide_int4(WideKind kind, const uint32_t (&at)[kO
     for (int tile = 0; tile < kOwn; ++tile)
       add_integers(high[tile], low[tile], scale[tile], __uint_as_float(by.x), __uint_as_float(by.z),
                    sums[tile][j]);
+  }
+}
+
+// d = a · b + c in f16.
+__device__ inline void multiply_halves(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                       uint32_t b1, float c0, float c1, float c2, float c3) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%10, %11, %12, %13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2),
+        "f"(c3));
+}
+
+// Scales of 16 bits, no zero points, rows in halves.
+template <int kRows, int kOwn>
+__device__ inline void multiply_wide_halves(WideKind kind, const uint32_t (&at)[kOwn],
+                                            const Lane& me, const WideRows& x,
+                                            Sums<kRows> (&sums)[kOwn]) {
+  uint4 record[kOwn][2];
+#pragma unroll
+  for (int tile = 0; tile < kOwn; ++tile) {
+    record[tile][0] = load_shared16(at[tile] + me.lane * 16);
+    record[tile][1] = load_shared16(at[tile] + kRecordBytes + me.lane * 16);
+  }
+  Sums<kRows> part[kOwn];
+#pragma unroll
+  for (int s = 0; s < 4; ++s) {
+    uint4 b[kTiles<kRows>];
+#pragma unroll
+    for (int j = 0; j < kTiles<kRows>; ++j) b[j] = x.load(j, s);
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+#pragma unroll
+      for (int tile = 0; tile < kOwn; ++tile) {
+        const uint4& four = record[tile][s / 2];
+        const uint32_t word = s % 2 == 0 ? (h == 0 ? four.x : four.y) : (h == 0 ? four.z : four.w);
+        // Of outputs g + 8 sixteen times the code.
+        const uint32_t a[4] = {word & 0x000F000Fu, word & 0x00F000F0u, word >> 8 & 0x000F000Fu,
+                               word >> 8 & 0x00F000F0u};
+#pragma unroll
+        for (int j = 0; j < kTiles<kRows>; ++j) {
+          const uint32_t b0 = h == 0 ? b[j].x : b[j].z, b1 = h == 0 ? b[j].y : b[j].w;
+          float(&d)[4] = part[tile][j];
+          if (s == 0 && h == 0) {
+            const uint4 scale = x.load_scales(j);
+            const float begin0 = __uint_as_float(scale.y), begin1 = __uint_as_float(scale.w);
+            multiply_halves(d, a, b0, b1, begin0, begin1, 16 * begin0, 16 * begin1);
+          } else {
+            multiply_halves(d, a, b0, b1, d[0], d[1], d[2], d[3]);
+          }
+        }
+      }
+  }
+  float scale[kOwn][2];
+#pragma unroll
+  for (int tile = 0; tile < kOwn; ++tile) {
+    const uint32_t both = load_shared4(at[tile] + 2 * kRecordBytes + 4 * me.g);
+    const float2 half = __half22float2(*reinterpret_cast<const __half2*>(&both));
+    const bool is_half = (kind & kHalfScales) != 0;
+    scale[tile][0] = is_half ? half.x : __uint_as_float(both << 16);
+    scale[tile][1] = (is_half ? half.y : __uint_as_float(both & 0xFFFF0000u)) * 0.0625f;
+  }
+#pragma unroll
+  for (int j = 0; j < kTiles<kRows>; ++j) {
+    fence_registers<kRows>();
+    const uint4 by = x.load_scales(j);
+    const float column[2] = {__uint_as_float(by.x), __uint_as_float(by.z)};
+#pragma unroll
+    for (int tile = 0; tile < kOwn; ++tile)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        sums[tile][j][i] =
+            fmaf(scale[tile][i / 2] * column[i % 2], part[tile][j][i], sums[tile][j][i]);
   }
 }
 
@@ -177,6 +251,7 @@ __device__ inline void multiply_wide_int8(const uint32_t (&at)[kOwn], const Lane
     }
 #pragma unroll
   for (int j = 0; j < kTiles<kRows>; ++j) {
+    fence_registers<kRows>();
     const uint4 by = x.load_scales(j);
     int32_t high[kOwn][4], low[kOwn][4];
 #pragma unroll
@@ -235,19 +310,21 @@ __device__ inline void multiply_wide_fp8(const uint32_t (&at)[kOwn], const Lane&
                              sums[tile]);
 }
 
+// Block `block` of the stage's two.
 template <int kRows, int kOwn>
-__device__ inline void multiply_wide_bf16(const uint32_t (&at)[kOwn], const Lane& me,
+__device__ inline void multiply_wide_bf16(const uint32_t (&at)[kOwn], int block, const Lane& me,
                                           const WideRows& x, Sums<kRows> (&sums)[kOwn]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     uint4 b[kTiles<kRows>];
 #pragma unroll
-    for (int j = 0; j < kTiles<kRows>; ++j) b[j] = x.load_half(j, half);
+    for (int j = 0; j < kTiles<kRows>; ++j) b[j] = x.load(j, block, half);
 #pragma unroll
     for (int s = 0; s < 2; ++s)
 #pragma unroll
       for (int tile = 0; tile < kOwn; ++tile) {
-        const uint4 r = load_shared16(at[tile] + (2 * half + s) * kRecordBytes + me.lane * 16);
+        const uint4 r =
+            load_shared16(at[tile] + (4 * block + 2 * half + s) * kRecordBytes + me.lane * 16);
         const uint32_t a[4] = {r.x, r.y, r.z, r.w};
 #pragma unroll
         for (int j = 0; j < kTiles<kRows>; ++j)
@@ -256,19 +333,46 @@ __device__ inline void multiply_wide_bf16(const uint32_t (&at)[kOwn], const Lane
   }
 }
 
-template <int kRows, int kOwn>
-__device__ inline void multiply_wide(WideKind kind, const uint32_t (&at)[kOwn], const Lane& me,
-                                     const WideRows& x, Sums<kRows> (&sums)[kOwn]) {
-  if (kind <= (kWideInt4 | kHalfScales))
-    multiply_wide_int4<true, kRows>(kind, at, me, x, sums);
-  else if (kind == kWideInt8)
-    multiply_wide_int8<kRows>(at, me, x, sums);
-  else if (kind == kWideFp8)
-    multiply_wide_fp8<kRows>(at, me, x, sums);
-  else if (kind == kWideBf16)
-    multiply_wide_bf16<kRows>(at, me, x, sums);
+// Calls f(addresses, sums) for all tiles at once, or where registers are too few for each.
+template <bool kEach, int kRows, int kOwn, typename F>
+__device__ inline void for_tiles(const uint32_t (&at)[kOwn], Sums<kRows> (&sums)[kOwn],
+                                 const F& f) {
+  if constexpr (!kEach)
+    f(at, sums);
   else
-    multiply_wide_int4<false, kRows>(kind, at, me, x, sums);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      fence_registers<kRows>();
+      const uint32_t one[1] = {at[i]};
+      f(one, reinterpret_cast<Sums<kRows>(&)[1]>(sums[i]));
+    }
+}
+
+// blocks: of bf16, in the stage. Of 32 rows int4 comes in halves only: integers take more registers
+// than there are.
+template <int kRows, int kOwn>
+__device__ inline void multiply_wide(WideKind kind, const uint32_t (&at)[kOwn], int blocks,
+                                     const Lane& me, const WideRows& x, Sums<kRows> (&sums)[kOwn]) {
+  constexpr bool kMany = kRows * kOwn >= 32, kMost = kRows * kOwn > 32;
+  if ((kind & kWideHalves) != 0) {
+    multiply_wide_halves<kRows>(kind, at, me, x, sums);
+  } else if (kind == kWideInt8) {
+    for_tiles<kMost, kRows>(at, sums, [&](const auto& tiles, auto& to) {
+      multiply_wide_int8<kRows>(tiles, me, x, to);
+    });
+  } else if (kind == kWideFp8) {
+    multiply_wide_fp8<kRows>(at, me, x, sums);
+  } else if (kind == kWideBf16) {
+#pragma unroll 1
+    for (int block = 0; block < blocks; ++block) multiply_wide_bf16<kRows>(at, block, me, x, sums);
+  } else if constexpr (!kMost) {
+    for_tiles<kMany, kRows>(at, sums, [&](const auto& tiles, auto& to) {
+      if (kind <= (kWideInt4 | kHalfScales))
+        multiply_wide_int4<true, kRows>(kind, tiles, me, x, to);
+      else
+        multiply_wide_int4<false, kRows>(kind, tiles, me, x, to);
+    });
+  }
 }
 
 }  // namespace pewter::cuda
