@@ -374,9 +374,8 @@ void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args)
   if (!wide) return stream_narrow(stream, gpu, args);
   const StreamArgs all =
       prepared(stream, args, args.has_codes ? args.halves : wants_halves(gpu, args));
-  const int most = most_wide_rows(all);
-  for (int begin = 0; begin < all.rows; begin += most)
-    stream_wide(stream, gpu, rows_of(all, begin, most));
+  for (int begin = 0; begin < all.rows; begin += kMostWideRows)
+    stream_wide(stream, gpu, rows_of(all, begin, kMostWideRows));
 }
 
 }  // namespace pewter::cuda

@@ -23,8 +23,9 @@ namespace pewter::cuda {
 namespace {
 
 // Warps that multiply: as many as there are registers for, with the two others.
-constexpr int most_warps(int rows, int own) { return rows * own > 32 ? 10 : 14; }
-constexpr int kMostWideTiles = 14;  // of a unit
+constexpr int most_warps(int rows) { return rows == 8 ? 16 : 14; }
+constexpr int wide_threads(int rows) { return (most_warps(rows) + 2) * kWarp; }
+constexpr int kMostWideTiles = 16;  // of a unit
 constexpr int kMostWideStages = 8;
 constexpr int kSlices = kWideSlices;
 static_assert(kSlices == kStreamWarps);
@@ -42,10 +43,6 @@ struct WidePlan {
 
 // A stage has 128 inputs: one block of most formats, two of bf16 where there are two left.
 constexpr int blocks_together(WeightFormat format) { return 128 / block_inputs(format); }
-__device__ inline int blocks_in_stage(const TileStack& w, int block) {
-  return blocks_together(w.format) == 2 && block + kSlices < w.blocks ? 2 : 1;
-}
-
 struct WideUnit {
   int stack = 0, first = 0, count = 0;  // tiles
   int slice = 0, end_slice = kSlices;
@@ -61,12 +58,12 @@ struct WideUnit {
   // many, kSlices apart.
   template <typename F>
   __device__ void for_stages(const TileStack& w, const F& f) const {
-    const int together = blocks_together(w.format);
+    const int together = blocks_together(w.format), all_blocks = w.blocks;
 #pragma unroll 1
     for (int s = slice; s < end_slice; ++s)
 #pragma unroll 1
-      for (int block = s; block < w.blocks; block += kSlices * together)
-        f(block, blocks_in_stage(w, block));
+      for (int block = s; block < all_blocks; block += kSlices * together)
+        f(block, together == 2 && block + kSlices < all_blocks ? 2 : 1);
   }
 };
 
@@ -151,36 +148,45 @@ __device__ inline void copy_piece(uint32_t to, const void* from, bool is_there) 
 // By one warp: the rows' inputs of a unit's blocks, stage by stage. Rows that are not there are not
 // written: nobody looks at their sums.
 __device__ inline void send_rows(const StreamArgs& a, const WidePlan& p, const WideUnit& unit,
-                                 const TileStack& w, const int* row_index, WideStages& stages,
-                                 int lane) {
-  constexpr int kPieces = kWideRowBytes / 16, kStep = kWarp / kPieces;
+                                 const TileStack& w, WideStages& stages, int lane) {
+  constexpr int kPieces = kWideRowBytes / 16, kStep = kWarp / kPieces;  // two rows at a time
   const int piece = lane % kPieces, first_row = lane / kPieces;
+  const bool coded = is_coded(w.format), is_bf16 = w.format == WeightFormat::kBF16;
   const int width = padded_inputs(a.k), pitch = row_pitch(width);
-  const bool is_bf16 = w.format == WeightFormat::kBF16;
+  // What a lane copies lies in every second row, which are swizzled alike.
+  const uint32_t to = p.rows_at + swizzled(first_row, piece, is_bf16);
+  const auto* const source = coded ? a.codes : reinterpret_cast<const uint8_t*>(a.x);  // of row 0
+  const int64_t row_step = coded ? pitch : 2 * a.x_stride;
+  const bool gathered = !coded && a.x_rows != nullptr;
+  const int own_row = gathered && lane < a.rows ? a.x_rows[lane] : 0;
+  const uint8_t* const own_scales = a.codes + static_cast<int64_t>(lane) * pitch + 2 * width;
+  const uint32_t scales_to = p.scales_at + kScaleBytes * lane;
   unit.for_stages(w, [&](int block, int blocks) {
+    // Of bf16 the second half of a row is a block behind.
+    const int input =
+        is_bf16 ? 64 * (block + piece / 8 * kSlices) + piece % 8 * 8 : 128 * block + 8 * piece;
+    const bool is_there = coded || (input < a.k && piece / 8 < 2 * blocks);
+    const uint8_t* from = source + 2 * (is_there ? input : 0);
+    if (!gathered) from += first_row * row_step;
     stages.wait_empty();
-    const uint32_t to = stages.address() + p.rows_at, scales = stages.address() + p.scales_at;
-    if (is_coded(w.format)) {
-      const uint8_t* from =
-          a.codes + static_cast<int64_t>(first_row) * pitch + block * kWideRowBytes + piece * 16;
+    uint32_t at = stages.address() + to;
+    if (gathered) {
 #pragma unroll 4
-      for (int r = first_row; r < a.rows; r += kStep, from += kStep * pitch)
-        copy_piece(to + swizzled(r, piece, false), from, true);
-      for (int r = lane; r < a.rows; r += kWarp)
-        asm volatile(
-            "cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(scales + kScaleBytes * r),
-            "l"(a.codes + static_cast<int64_t>(r) * pitch + 2 * width + kScaleBytes * block)
-            : "memory");
+      for (int r = first_row; r < kMostWideRows; r += kStep, at += kStep * kWideRowBytes) {
+        const int64_t row = __shfl_sync(0xFFFFFFFFu, own_row, r);
+        if (r < a.rows) copy_piece(at, from + row * row_step, is_there);
+      }
     } else {
-      // Of bf16 the second half of a row is a block behind.
-      const int input =
-          is_bf16 ? 64 * (block + piece / 8 * kSlices) + piece % 8 * 8 : 128 * block + 8 * piece;
-      const bool is_there = input < a.k && piece / 8 < 2 * blocks;
-      const __nv_bfloat16* const from = a.x + (is_there ? input : 0);
 #pragma unroll 4
-      for (int r = first_row; r < a.rows; r += kStep)
-        copy_piece(to + swizzled(r, piece, is_bf16), from + row_index[r] * a.x_stride, is_there);
+      for (int r = first_row; r < a.rows; r += kStep) {
+        copy_piece(at, from, is_there);
+        at += kStep * kWideRowBytes, from += kStep * row_step;
+      }
     }
+    if (coded && lane < a.rows)
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(stages.address() + scales_to),
+                   "l"(own_scales + kScaleBytes * block)
+                   : "memory");
     arrive_with_copies(stages.full_barrier());
     stages.next();
   });
@@ -228,7 +234,7 @@ __device__ inline void sum_unit(const StreamArgs& a, const WidePlan& p, const Ti
                                 int count, int slice, int end_slice, const WidePlace& place,
                                 const Lane& me, WideStages& stages, Sums<kRows> (&total)[kOwn]) {
   const WideKind kind = wide_kind(w, a.halves);
-  const int step = kSlices * blocks_together(w.format);
+  const int step = kSlices * blocks_together(w.format), all_blocks = w.blocks;
   const int pitch = blocks_together(w.format) * w.block_bytes;
   // Places in a stage. A second tile that is not there is the first once more.
   const int first_at = place.own < count ? place.own * pitch : -1;
@@ -239,7 +245,7 @@ __device__ inline void sum_unit(const StreamArgs& a, const WidePlan& p, const Ti
   for (; slice < end_slice; ++slice) {
     Sums<kRows> sums[kOwn] = {};
 #pragma unroll 1
-    for (int block = slice; block < w.blocks; block += step) {
+    for (int block = slice; block < all_blocks; block += step) {
       stages.wait_full();
       if (first_at >= 0) {
         const uint32_t stage = stages.address();
@@ -247,7 +253,7 @@ __device__ inline void sum_unit(const StreamArgs& a, const WidePlan& p, const Ti
         at[0] = stage + first_at;
         if constexpr (kOwn > 1) at[1] = at[0] + second_at;
         const WideRows x(stage + rows_at, stage + scales_at, kind == kWideBf16, me);
-        multiply_wide<kRows>(kind, at, blocks_in_stage(w, block), me, x, sums);
+        multiply_wide<kRows>(kind, at, block + kSlices < all_blocks, me, x, sums);
       }
       stages.release(me.lane);
     }
@@ -299,12 +305,11 @@ __device__ inline void finish_unit(const StreamArgs& a, const WidePlan& p, const
 }
 
 template <int kRows, int kOwn>
-__global__ void __launch_bounds__((most_warps(kRows, kOwn) + 2) * kWarp, 1)
+__global__ void __launch_bounds__(wide_threads(kRows), 1)
     wide_kernel(const __grid_constant__ StreamArgs a, const __grid_constant__ WidePlan p) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ uint64_t barriers[2 * kMostWideStages];
   __shared__ __align__(16) unsigned char stack_memory[StreamArgs::kMaxStacks * sizeof(TileStack)];
-  __shared__ int row_index[kMostWideRows];
   auto* const stacks = reinterpret_cast<TileStack*>(stack_memory);
   start_next();
   const Lane me;
@@ -322,13 +327,10 @@ __global__ void __launch_bounds__((most_warps(kRows, kOwn) + 2) * kWarp, 1)
   }
   wait_for_inputs();
   if (me.warp == p.warps + 1) {
-    for (int r = me.lane; r < a.rows; r += kWarp)
-      row_index[r] = a.x_rows != nullptr ? a.x_rows[r] : r;
-    __syncwarp();
 #pragma unroll 1
     for (int i = first; i < p.units; i += step) {
       const WideUnit unit(p, stacks, i);
-      send_rows(a, p, unit, stacks[unit.stack], row_index, stages, me.lane);
+      send_rows(a, p, unit, stacks[unit.stack], stages, me.lane);
     }
     asm volatile("cp.async.wait_all;" ::: "memory");
     return;
@@ -378,11 +380,10 @@ __global__ void __launch_bounds__(256) sum_slices_kernel(const __grid_constant__
 struct WideShape {
   int rows, own, parts;  // of a warp, tiles of a warp, warps a tile
 };
-WideShape shape_for(int rows, bool gated) {
-  if (rows > 32) return {32, 2, 2};
+WideShape shape_for(int rows, bool gated, bool halves) {
   if (rows > 16) return {16, 2, 2};
   if (gated) return {16, 2, 1};
-  return {rows > 8 ? 16 : 8, 1, 1};
+  return {rows > 8 || halves ? 16 : 8, 1, 1};
 }
 
 // Units of up to `most` tiles of the matrix with the most bytes, and of no more bytes of others;
@@ -419,7 +420,7 @@ int64_t plan_units(const Gpu& gpu, const StreamArgs& args, const WideShape& shap
   plan.scales_at = plan.rows_at + rows * kWideRowBytes;
   plan.stage_bytes = static_cast<int>(round_up(plan.scales_at + rows * kScaleBytes, 128));
   plan.stages = static_cast<int>(std::min<int64_t>(kMaxShared / plan.stage_bytes, kMostWideStages));
-  if (plan.warps > most_warps(shape.rows, shape.own) || plan.stages < (rows > 32 ? 2 : 3)) return 0;
+  if (plan.warps > most_warps(shape.rows) || plan.stages < 3) return 0;
   // As even as it may be without another round.
   const int rounds = (plan.units * slices + gpu.multiprocessors - 1) / gpu.multiprocessors;
   const int places = rounds * gpu.multiprocessors / slices - plan.units;
@@ -456,8 +457,7 @@ WidePlan plan_for(const Gpu& gpu, const StreamArgs& args, const WideShape& shape
 // multiprocessor, where a grid of few would share it and leave another idle.
 template <int kRows, int kOwn>
 void run(cudaStream_t stream, const StreamArgs& args, const WidePlan& plan, int grid) {
-  launch(stream, dim3(static_cast<unsigned>(grid)),
-         dim3(static_cast<unsigned>((most_warps(kRows, kOwn) + 2) * kWarp)),
+  launch(stream, dim3(static_cast<unsigned>(grid)), dim3(wide_threads(kRows)),
          static_cast<size_t>(plan.stages) * plan.stage_bytes, wide_kernel<kRows, kOwn>, args, plan);
 }
 
@@ -477,7 +477,7 @@ bool can_widen(const StreamArgs& args) {
 }
 
 bool wants_halves(const Gpu& gpu, const StreamArgs& args) {
-  if (!gpu.adds_exactly || args.rows < kLeastWideRows || !can_widen(args)) return false;
+  if (!gpu.adds_exactly || args.rows < kLeastHalvesRows || !can_widen(args)) return false;
   bool any = false;
   for (int i = 0; i < args.stacks; ++i) {
     if (!is_coded(args.w[i].format)) continue;
@@ -487,20 +487,12 @@ bool wants_halves(const Gpu& gpu, const StreamArgs& args) {
   return any;
 }
 
-int most_wide_rows(const StreamArgs& args) {
-  for (int i = 0; i < args.stacks; ++i)
-    if (args.w[i].format == WeightFormat::kInt4Group128 && !args.halves) return kMostWideRows / 2;
-  return kMostWideRows;
-}
-
 void stream_wide(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  CHECK(args.rows <= most_wide_rows(args), args.rows, " rows");
-  const WideShape shape = shape_for(args.rows, is_gated(args.output));
+  CHECK(args.rows <= kMostWideRows, args.rows, " rows");
+  const WideShape shape = shape_for(args.rows, is_gated(args.output), args.halves);
   const WidePlan plan = plan_for(gpu, args, shape);
   const int grid = std::min(plan.units, gpu.multiprocessors);
-  if (shape.rows == 32)
-    run<32, 2>(stream, args, plan, grid);
-  else if (shape.own == 2)
+  if (shape.own == 2)
     run<16, 2>(stream, args, plan, grid);
   else if (shape.rows == 16)
     run<16, 1>(stream, args, plan, grid);

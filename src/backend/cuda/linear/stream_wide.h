@@ -5,21 +5,20 @@
 
 namespace pewter::cuda {
 
-constexpr int kMostWideRows = 64;  // of one pass over the weights
+constexpr int kMostWideRows = 32;  // of one pass over the weights
 // Slices of k, whose sums StreamArgs::partials holds: [slices, rows, partial_outputs].
 constexpr int kWideSlices = 8;
 
 // It is the faster one from so many rows on.
 constexpr int kLeastWideRows = 5;
+constexpr int kLeastHalvesRows = 9;
 
 // Whether it takes these matrices and rows.
 bool can_widen(const StreamArgs& args);
 // Whether coded rows are to be halves (coded_rows.cuh): all matrices that want coded rows are int4
 // with scales of 16 bits and no zero points, and the product will be this one.
 bool wants_halves(const Gpu& gpu, const StreamArgs& args);
-// Rows of one pass over these matrices.
-int most_wide_rows(const StreamArgs& args);
-// So many rows, coded already where a matrix wants that; in args.partials slices of k
+// Up to kMostWideRows rows, coded already where a matrix wants that; in args.partials slices of k
 // may be summed by themselves, if that is faster.
 void stream_wide(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args);
 

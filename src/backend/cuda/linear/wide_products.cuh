@@ -62,13 +62,6 @@ struct WideRows {
   __device__ uint4 load_scales(int operand) const { return load_shared16(scales + operand * 64); }
 };
 
-// Of 32 rows what is loaded ahead would take registers that sums are in: nothing is moved over
-// this.
-template <int kRows>
-__device__ inline void fence_registers() {
-  if constexpr (kRows == 32) __syncwarp();
-}
-
 // d = a · b + c, a unsigned.
 __device__ inline void multiply_unsigned(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                          uint32_t b1, const int32_t (&c)[4]) {
@@ -90,6 +83,10 @@ __device__ inline void add_integers(const int32_t (&high)[4], const int32_t (&lo
     sums[i] = fmaf(factor, static_cast<float>((high[i] << 8) + low[i]), sums[i]);
   }
 }
+
+// Whether a warp has so little to multiply that it would wait for its own instructions.
+template <int kRows, int kOwn>
+constexpr bool kShort = kRows * kOwn == 8;
 
 // at: addresses of the tiles' blocks.
 template <bool kUsual, int kRows, int kOwn>
@@ -134,16 +131,22 @@ __device__ inline void multiply_wide_int4(WideKind kind, const uint32_t (&at)[kO
     }
 #pragma unroll
   for (int j = 0; j < kTiles<kRows>; ++j) {
-    fence_registers<kRows>();
     const uint4 by = x.load_scales(j);
     const auto sum0 = static_cast<int32_t>(by.y), sum1 = static_cast<int32_t>(by.w);
     int32_t high[kOwn][4], low[kOwn][4];
+    int32_t more_high[kOwn][4], more_low[kOwn][4];  // of 8 rows: chains of two instructions
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
       const uint4 b = x.load(j, s);
 #pragma unroll
       for (int tile = 0; tile < kOwn; ++tile) {
-        if (s == 0) {
+        if (kShort<kRows, kOwn> && s == 2) {
+          multiply_unsigned(more_high[tile], a[tile][s], b.x, b.y);
+          multiply_unsigned(more_low[tile], a[tile][s], b.z, b.w);
+        } else if (kShort<kRows, kOwn> && s == 3) {
+          multiply_add_unsigned(more_high[tile], a[tile][s], b.x, b.y);
+          multiply_add_unsigned(more_low[tile], a[tile][s], b.z, b.w);
+        } else if (s == 0) {
           // What zero points take away is where the sum of low bytes begins.
           const int32_t begin[4] = {-zero[tile][0] * sum0, -zero[tile][0] * sum1,
                                     -zero[tile][1] * sum0, -zero[tile][1] * sum1};
@@ -156,9 +159,14 @@ __device__ inline void multiply_wide_int4(WideKind kind, const uint32_t (&at)[kO
       }
     }
 #pragma unroll
-    for (int tile = 0; tile < kOwn; ++tile)
+    for (int tile = 0; tile < kOwn; ++tile) {
+      if constexpr (kShort<kRows, kOwn>)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          high[tile][i] += more_high[tile][i], low[tile][i] += more_low[tile][i];
       add_integers(high[tile], low[tile], scale[tile], __uint_as_float(by.x), __uint_as_float(by.z),
                    sums[tile][j]);
+    }
   }
 }
 
@@ -179,12 +187,17 @@ __device__ inline void multiply_wide_halves(WideKind kind, const uint32_t (&at)[
                                             const Lane& me, const WideRows& x,
                                             Sums<kRows> (&sums)[kOwn]) {
   uint4 record[kOwn][2];
+  uint32_t scales[kOwn];
 #pragma unroll
   for (int tile = 0; tile < kOwn; ++tile) {
     record[tile][0] = load_shared16(at[tile] + me.lane * 16);
     record[tile][1] = load_shared16(at[tile] + kRecordBytes + me.lane * 16);
+    scales[tile] = load_shared4(at[tile] + 2 * kRecordBytes + 4 * me.g);
   }
-  Sums<kRows> part[kOwn];
+  // With registers for them two chains of instructions: what both sum is exact in any order.
+  constexpr int kChains = kOwn == 1 ? 2 : 1;
+  Sums<kRows> part[kChains][kOwn];
+  float by[kTiles<kRows>][2];
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
     uint4 b[kTiles<kRows>];
@@ -202,37 +215,35 @@ __device__ inline void multiply_wide_halves(WideKind kind, const uint32_t (&at)[
 #pragma unroll
         for (int j = 0; j < kTiles<kRows>; ++j) {
           const uint32_t b0 = h == 0 ? b[j].x : b[j].z, b1 = h == 0 ? b[j].y : b[j].w;
-          float(&d)[4] = part[tile][j];
+          float(&d)[4] = part[h % kChains][tile][j];
           if (s == 0 && h == 0) {
             const uint4 scale = x.load_scales(j);
+            by[j][0] = __uint_as_float(scale.x), by[j][1] = __uint_as_float(scale.z);
             const float begin0 = __uint_as_float(scale.y), begin1 = __uint_as_float(scale.w);
             multiply_halves(d, a, b0, b1, begin0, begin1, 16 * begin0, 16 * begin1);
+          } else if (s == 0 && h < kChains) {
+            multiply_halves(d, a, b0, b1, 0, 0, 0, 0);
           } else {
             multiply_halves(d, a, b0, b1, d[0], d[1], d[2], d[3]);
           }
         }
       }
   }
-  float scale[kOwn][2];
 #pragma unroll
   for (int tile = 0; tile < kOwn; ++tile) {
-    const uint32_t both = load_shared4(at[tile] + 2 * kRecordBytes + 4 * me.g);
-    const float2 half = __half22float2(*reinterpret_cast<const __half2*>(&both));
+    const float2 half = __half22float2(*reinterpret_cast<const __half2*>(&scales[tile]));
     const bool is_half = (kind & kHalfScales) != 0;
-    scale[tile][0] = is_half ? half.x : __uint_as_float(both << 16);
-    scale[tile][1] = (is_half ? half.y : __uint_as_float(both & 0xFFFF0000u)) * 0.0625f;
-  }
+    const float scale[2] = {
+        is_half ? half.x : __uint_as_float(scales[tile] << 16),
+        (is_half ? half.y : __uint_as_float(scales[tile] & 0xFFFF0000u)) * 0.0625f};
 #pragma unroll
-  for (int j = 0; j < kTiles<kRows>; ++j) {
-    fence_registers<kRows>();
-    const uint4 by = x.load_scales(j);
-    const float column[2] = {__uint_as_float(by.x), __uint_as_float(by.z)};
+    for (int j = 0; j < kTiles<kRows>; ++j)
 #pragma unroll
-    for (int tile = 0; tile < kOwn; ++tile)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        sums[tile][j][i] =
-            fmaf(scale[tile][i / 2] * column[i % 2], part[tile][j][i], sums[tile][j][i]);
+      for (int i = 0; i < 4; ++i) {
+        float sum = part[0][tile][j][i];
+        if constexpr (kChains > 1) sum += part[1][tile][j][i];
+        sums[tile][j][i] = fmaf(scale[i / 2] * by[j][i % 2], sum, sums[tile][j][i]);
+      }
   }
 }
 
@@ -251,7 +262,6 @@ __device__ inline void multiply_wide_int8(const uint32_t (&at)[kOwn], const Lane
     }
 #pragma unroll
   for (int j = 0; j < kTiles<kRows>; ++j) {
-    fence_registers<kRows>();
     const uint4 by = x.load_scales(j);
     int32_t high[kOwn][4], low[kOwn][4];
 #pragma unroll
@@ -333,40 +343,37 @@ __device__ inline void multiply_wide_bf16(const uint32_t (&at)[kOwn], int block,
   }
 }
 
-// Calls f(addresses, sums) for all tiles at once, or where registers are too few for each.
-template <bool kEach, int kRows, int kOwn, typename F>
+// Calls f(addresses, sums) for all tiles at once, or for each: integers of two tiles take more
+// registers than there are.
+template <int kRows, int kOwn, typename F>
 __device__ inline void for_tiles(const uint32_t (&at)[kOwn], Sums<kRows> (&sums)[kOwn],
                                  const F& f) {
-  if constexpr (!kEach)
+  if constexpr (kOwn == 1)
     f(at, sums);
   else
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
-      fence_registers<kRows>();
       const uint32_t one[1] = {at[i]};
       f(one, reinterpret_cast<Sums<kRows>(&)[1]>(sums[i]));
     }
 }
 
-// blocks: of bf16, in the stage. Of 32 rows int4 comes in halves only: integers take more registers
-// than there are.
+// has_two: of bf16, whether the stage has a second block.
 template <int kRows, int kOwn>
-__device__ inline void multiply_wide(WideKind kind, const uint32_t (&at)[kOwn], int blocks,
+__device__ inline void multiply_wide(WideKind kind, const uint32_t (&at)[kOwn], bool has_two,
                                      const Lane& me, const WideRows& x, Sums<kRows> (&sums)[kOwn]) {
-  constexpr bool kMany = kRows * kOwn >= 32, kMost = kRows * kOwn > 32;
-  if ((kind & kWideHalves) != 0) {
+  if (kRows > 8 && (kind & kWideHalves) != 0) {
     multiply_wide_halves<kRows>(kind, at, me, x, sums);
   } else if (kind == kWideInt8) {
-    for_tiles<kMost, kRows>(at, sums, [&](const auto& tiles, auto& to) {
-      multiply_wide_int8<kRows>(tiles, me, x, to);
-    });
+    multiply_wide_int8<kRows>(at, me, x, sums);
   } else if (kind == kWideFp8) {
     multiply_wide_fp8<kRows>(at, me, x, sums);
   } else if (kind == kWideBf16) {
 #pragma unroll 1
-    for (int block = 0; block < blocks; ++block) multiply_wide_bf16<kRows>(at, block, me, x, sums);
-  } else if constexpr (!kMost) {
-    for_tiles<kMany, kRows>(at, sums, [&](const auto& tiles, auto& to) {
+    for (int block = 0; block <= static_cast<int>(has_two); ++block)
+      multiply_wide_bf16<kRows>(at, block, me, x, sums);
+  } else {
+    for_tiles<kRows>(at, sums, [&](const auto& tiles, auto& to) {
       if (kind <= (kWideInt4 | kHalfScales))
         multiply_wide_int4<true, kRows>(kind, tiles, me, x, to);
       else
