@@ -1,16 +1,22 @@
-// The weight-streaming product of 5 to 64 rows.
+// The weight-streaming product of 5 to 32 rows.
 //
-// Split of work: a unit is up to twelve tiles of 16 outputs over all of k, one for each
-// multiprocessor where that comes out even. Weights and rows come block of k by block of k through
-// stages of shared memory, rows once for all tiles: they are as many bytes as eight tiles of int4
-// at 32 rows, and the L2 cache has little more bandwidth than memory. A warp multiplies one tile or
-// two by 8 to 32 of the rows; of two more warps one requests weights, from before the kernel before
-// has ended, the other rows. Where tiles are few and k long, a unit is one slice of k, which costs
-// an eighth of the rows; a second kernel adds the slices.
-// Order of sums: stream.cu's. There warp s sums blocks s, s + 8, … of k, and sums are added in the
-// order of the warps; here a warp walks through k in the order of those slices.
-// Bytes: weights once; rows from L2 once a unit; results; with slices 16 f32 more a tile, row and
-// slice, in and out of L2. Precision: exact weights; bf16 rows or coded ones; f32 sums.
+// Split of work: a unit is up to fifteen tiles of 16 outputs over all of k, one unit for each
+// multiprocessor where that comes out even. Weights and rows come 128 inputs at a time through
+// stages of shared memory, rows once for all tiles of the unit: at 32 rows they are as many bytes
+// as eight tiles of int4. A warp multiplies one tile by 8 or 16 rows, or two tiles by half of 32.
+// Three more warps request: one weights, from before the kernel before has ended, two rows, in
+// turn. Where tiles are few and k is long, a unit is one slice of k, which needs an eighth of the
+// rows' bytes; a second kernel adds the slices.
+// Order of sums: stream.cu's. There warp s sums blocks s, s + 8, … of k, and those sums are added
+// in the order of the warps; here a warp walks through k in the order of these slices.
+// Bytes: weights once; rows from L2 once a unit; results; with slices f32 for each, in and out of
+// L2. Precision: exact weights; bf16 rows or coded ones; f32 sums.
+// Limits: memory up to 16 rows, and for int8. int4 at 32 rows: matrix instructions (6.1 cycles each
+// for a quarter of a multiprocessor, 49 of the 58 cycles in which a block of weights comes),
+// shared memory, unpacking, each about half busy, with three warps to hide one behind the other. On
+// an H200, with the norm before it, the 33 MB of a delta layer's projections take 15.5 µs for 8
+// rows, 26 for 32 (51 and 30 % of copy bandwidth); an int8 head of 764 MB 171 and 235 µs (106 and
+// 77 %).
 
 #include <algorithm>
 
@@ -23,9 +29,10 @@ namespace pewter::cuda {
 namespace {
 
 // Warps that multiply: as many as there are registers for, with the two others.
-constexpr int most_warps(int rows) { return rows == 8 ? 16 : 14; }
-constexpr int wide_threads(int rows) { return (most_warps(rows) + 2) * kWarp; }
-constexpr int kMostWideTiles = 16;  // of a unit
+constexpr int kRowWarps = 2;  // that request rows, in turn
+constexpr int most_warps(int rows) { return rows == 8 ? 15 : 13; }
+constexpr int wide_threads(int rows) { return (most_warps(rows) + 1 + kRowWarps) * kWarp; }
+constexpr int kMostWideTiles = 15;  // of a unit
 constexpr int kMostWideStages = 8;
 constexpr int kSlices = kWideSlices;
 static_assert(kSlices == kStreamWarps);
@@ -67,7 +74,9 @@ struct WideUnit {
   }
 };
 
-// The stages and who waits for what in them.
+// The stages and who waits for what in them. A warp that leaves stages to others is told by its own
+// that all before the one that lay there last are empty: with three stages or more no barrier is
+// two phases from what it waits for.
 struct WideStages {
   uint32_t base, full, empty;  // addresses in shared memory
   int bytes, count, at = 0;
@@ -145,10 +154,11 @@ __device__ inline void copy_piece(uint32_t to, const void* from, bool is_there) 
                : "memory");
 }
 
-// By one warp: the rows' inputs of a unit's blocks, stage by stage. Rows that are not there are not
-// written: nobody looks at their sums.
+// By one of two warps that take turns: the rows' inputs of a unit's blocks, stage by stage. Rows
+// that are not there are not written: nobody looks at their sums. `turn` is 0 when a stage is this
+// warp's.
 __device__ inline void send_rows(const StreamArgs& a, const WidePlan& p, const WideUnit& unit,
-                                 const TileStack& w, WideStages& stages, int lane) {
+                                 const TileStack& w, WideStages& stages, int& turn, int lane) {
   constexpr int kPieces = kWideRowBytes / 16, kStep = kWarp / kPieces;  // two rows at a time
   const int piece = lane % kPieces, first_row = lane / kPieces;
   const bool coded = is_coded(w.format), is_bf16 = w.format == WeightFormat::kBF16;
@@ -162,6 +172,11 @@ __device__ inline void send_rows(const StreamArgs& a, const WidePlan& p, const W
   const uint8_t* const own_scales = a.codes + static_cast<int64_t>(lane) * pitch + 2 * width;
   const uint32_t scales_to = p.scales_at + kScaleBytes * lane;
   unit.for_stages(w, [&](int block, int blocks) {
+    if (turn != 0) {
+      --turn;
+      return stages.next();
+    }
+    turn = kRowWarps - 1;
     // Of bf16 the second half of a row is a block behind.
     const int input =
         is_bf16 ? 64 * (block + piece / 8 * kSlices) + piece % 8 * 8 : 128 * block + 8 * piece;
@@ -326,16 +341,17 @@ __global__ void __launch_bounds__(wide_threads(kRows), 1)
     return;
   }
   wait_for_inputs();
-  if (me.warp == p.warps + 1) {
+  if (me.warp > p.warps + kRowWarps) return;
+  if (me.warp > p.warps) {
+    int turn = me.warp - p.warps - 1;
 #pragma unroll 1
     for (int i = first; i < p.units; i += step) {
       const WideUnit unit(p, stacks, i);
-      send_rows(a, p, unit, stacks[unit.stack], stages, me.lane);
+      send_rows(a, p, unit, stacks[unit.stack], stages, turn, me.lane);
     }
     asm volatile("cp.async.wait_all;" ::: "memory");
     return;
   }
-  if (me.warp > p.warps) return;
   const WidePlace place = {me.warp / p.row_parts * kOwn, me.warp % p.row_parts * kRows};
 #pragma unroll 1
   for (int i = first; i < p.units; i += step) {
