@@ -32,7 +32,8 @@ Result<std::shared_ptr<CudaDevice>> CudaDevice::make() {
   device->gpu_ = {.multiprocessors = properties.multiProcessorCount,
                   .shared_bytes = static_cast<int64_t>(properties.sharedMemPerMultiprocessor),
                   .cache_bytes = properties.l2CacheSize,
-                  .has_bulk_copies = properties.major >= 9};
+                  .has_bulk_copies = properties.major >= 9,
+                  .adds_exactly = properties.major == 9};
   device->cache_bytes_ = properties.l2CacheSize;
   CUDA_CHECK(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking));
   return device;

@@ -7,6 +7,7 @@
 #include "backend/cuda/delta/net.h"
 #include "backend/cuda/kernel_arguments.h"
 #include "backend/cuda/linear/coded_rows.h"
+#include "backend/cuda/linear/stream_wide.h"
 #include "backend/cuda/sampling/sampling.h"
 
 namespace pewter {
@@ -71,6 +72,8 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.block_count, 1);
   arena.take(scratch_.claims, 2);
   arena.take(scratch_.arrived, 1);
+  arena.take(scratch_.partials,
+             cuda::kWideSlices * std::min<int64_t>(rows, cuda::kMostWideRows) * l.widest_input);
   arena.take(scratch_.net_words, cuda::kNetWords);
   // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head.
   arena.take(scratch_.arrivals, cuda::kMostNetRows * (l.delta_channels + l.value_heads));
@@ -114,6 +117,8 @@ void CudaOps::product(const StreamArgs& args) {
   StreamArgs job = args;
   job.codes = scratch_.codes;
   job.claims = scratch_.claims;
+  job.partials = scratch_.partials;
+  job.partial_outputs = limits_.widest_input;
   cuda::stream_product(stream(), gpu(), job);
 }
 
@@ -132,6 +137,7 @@ void CudaOps::norm_rows_of(StreamArgs& job, const TensorView& x, const TensorVie
                       .width = to_int(width)};
   if (cuda::has_coded(job) && cuda::can_code(norm)) {
     norm.codes = scratch_.codes;
+    norm.halves = job.halves;
     job.has_codes = true;
   }
   cuda::norm_rows(stream(), norm);
@@ -172,6 +178,7 @@ StreamArgs CudaOps::normed_product(const NormLinearArgs& args) const {
 
 void CudaOps::norm_linear(const NormLinearArgs& args) {
   StreamArgs job = normed_product(args);
+  job.halves = cuda::wants_halves(gpu(), job);
   norm_rows_of(job, args.x, args.norm, args.epsilon);
   product(job);
 }
@@ -193,9 +200,14 @@ StreamArgs CudaOps::adding_product(const LinearAddArgs& args) const {
   return job;
 }
 
+bool CudaOps::wants_halves(const LinearAddArgs& args) const {
+  return cuda::wants_halves(gpu(), adding_product(args));
+}
+
 void CudaOps::add_product(const LinearAddArgs& args, bool has_codes) {
   StreamArgs job = adding_product(args);
   job.has_codes = has_codes;
+  job.halves = cuda::wants_halves(gpu(), job);
   product(job);
 }
 
@@ -226,7 +238,7 @@ cuda::DeltaArgs CudaOps::delta_args(const DeltaMixArgs& args) const {
   return delta;
 }
 
-void CudaOps::delta_mix(const DeltaMixArgs& args) { mix(args, false, true); }
+void CudaOps::delta_mix(const DeltaMixArgs& args) { mix(args, nullptr, true); }
 
 cuda::DeltaArgs CudaOps::mix_args(const DeltaMixArgs& args) const {
   cuda::DeltaArgs delta = delta_args(args);
@@ -242,15 +254,15 @@ cuda::DeltaArgs CudaOps::mix_args(const DeltaMixArgs& args) const {
   return delta;
 }
 
-// True when the rows are coded.
-bool CudaOps::mix(const DeltaMixArgs& args, bool wants_codes, bool runs) {
+// True when the rows are coded, as the next product wants them.
+bool CudaOps::mix(const DeltaMixArgs& args, const LinearAddArgs* next, bool runs) {
   cuda::DeltaArgs delta = mix_args(args);
   if (args.batch.phase == Phase::kPrefill) {
     if (runs) cuda::delta_prefill(stream(), delta);
     return false;
   }
-  const bool codes = wants_codes && cuda::can_code(delta);
-  if (codes) delta.codes = scratch_.codes;
+  const bool codes = next != nullptr && cuda::is_coded(next->w.format) && cuda::can_code(delta);
+  if (codes) delta.codes = scratch_.codes, delta.halves = wants_halves(*next);
   if (runs) cuda::delta_decode(stream(), delta);
   return codes;
 }
@@ -261,7 +273,7 @@ void CudaOps::delta_net(const DeltaNetArgs& args) {
   if (args.stages.only < 0 && args.mix.batch.phase == Phase::kDecode && fused_delta_net(args))
     return;
   if (args.stages.runs(0)) norm_linear(args.in);
-  const bool coded = mix(args.mix, cuda::is_coded(args.out.w.format), args.stages.runs(1));
+  const bool coded = mix(args.mix, &args.out, args.stages.runs(1));
   if (args.stages.runs(2)) add_product(args.out, coded);
 }
 
@@ -338,10 +350,10 @@ void CudaOps::prepare(const AttentionPrepareArgs& args, const cuda::Prefetch& ne
                            .next = next});
 }
 
-void CudaOps::attention(const AttentionArgs& args) { attend(args, false, true); }
+void CudaOps::attention(const AttentionArgs& args) { attend(args, nullptr, true); }
 
-// True when the rows are coded.
-bool CudaOps::attend(const AttentionArgs& args, bool wants_codes, bool runs) {
+// True when the rows are coded, as the next product wants them.
+bool CudaOps::attend(const AttentionArgs& args, const LinearAddArgs* next, bool runs) {
   cuda::AttendArgs attend{.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
                           .batch = batch_of(args.batch),
                           .cache = cache_of(args.kv),
@@ -358,9 +370,10 @@ bool CudaOps::attend(const AttentionArgs& args, bool wants_codes, bool runs) {
     if (runs) cuda::attend_plain(stream(), attend);
     return false;
   }
-  if (wants_codes) attend.codes = scratch_.codes;
+  const bool codes = next != nullptr && cuda::is_coded(next->w.format);
+  if (codes) attend.codes = scratch_.codes, attend.halves = wants_halves(*next);
   if (runs) cuda::attend_split(stream(), gpu(), attend);
-  return wants_codes;
+  return codes;
 }
 
 void CudaOps::attention_net(const AttentionNetArgs& args) {
@@ -369,7 +382,7 @@ void CudaOps::attention_net(const AttentionNetArgs& args) {
     prepare(args.prepare, args.prepare.batch.phase == Phase::kDecode
                               ? prefetch_of({&args.out.w}, args.next)
                               : cuda::Prefetch{});
-  const bool coded = attend(args.attention, cuda::is_coded(args.out.w.format), args.stages.runs(2));
+  const bool coded = attend(args.attention, &args.out, args.stages.runs(2));
   if (args.stages.runs(3)) add_product(args.out, coded);
 }
 
@@ -382,6 +395,7 @@ void CudaOps::mlp_up(const MlpUpArgs& args) {
   job.out = bf16(args.out);
   job.out_stride = args.out.stride(0);
   job.output = StreamOutput::kGatedBF16;
+  job.halves = cuda::wants_halves(gpu(), job);
   norm_rows_of(job, args.x, args.norm, args.epsilon);
   product(job);
 }

@@ -63,6 +63,7 @@ class CudaOps final : public Ops {
     float* mixed_gates = nullptr;
     int32_t* claims = nullptr;
     int32_t* arrived = nullptr;
+    float* partials = nullptr;  // slices of products of many rows
     int32_t* net_words = nullptr;
     uint64_t* arrivals = nullptr;
     float* edited_logits = nullptr;  // [logits rows, vocabulary]
@@ -80,12 +81,13 @@ class CudaOps final : public Ops {
   cuda::StreamArgs normed_product(const NormLinearArgs& args) const;
   cuda::StreamArgs adding_product(const LinearAddArgs& args) const;
   void add_product(const LinearAddArgs& args, bool has_codes);
+  bool wants_halves(const LinearAddArgs& args) const;
   // False, and nothing done, when the block cannot be one kernel.
   bool fused_delta_net(const DeltaNetArgs& args);
   // Not `runs`: only what they would do is decided.
-  bool mix(const DeltaMixArgs& args, bool wants_codes, bool runs);
+  bool mix(const DeltaMixArgs& args, const LinearAddArgs* next, bool runs);
   void prepare(const AttentionPrepareArgs& args, const cuda::Prefetch& next);
-  bool attend(const AttentionArgs& args, bool wants_codes, bool runs);
+  bool attend(const AttentionArgs& args, const LinearAddArgs* next, bool runs);
   cuda::Prefetch prefetch_of(std::initializer_list<const WeightMatrix*> first,
                              NextWeights next) const;
   // Norm and logits of the router; what is left of routing.

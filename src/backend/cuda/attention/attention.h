@@ -62,6 +62,7 @@ struct AttendArgs {
   __nv_bfloat16* out = nullptr;
   int64_t out_stride = 0;
   uint8_t* codes = nullptr;   // split: the out rows coded as well (linear/coded_rows.h), or null
+  bool halves = false;        // these are halves
   float* partials = nullptr;  // split: [stretches, query_heads, head_dim + 4] a row
   int most_rows = 0;          // of one sequence in this step
   int window = 0;             // plain: a row sees the last so many positions; 0: all

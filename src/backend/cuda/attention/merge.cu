@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
   const int at = head * kHead + first + dimension, width = a.shape.query_heads * kHead;
   if (lane < 16) *reinterpret_cast<uint4*>(a.out + row * a.out_stride + at) = eight;
   if (a.codes != nullptr)
-    code_inputs(eight, at, lane < 16, width,
-                a.codes + static_cast<int64_t>(row) * row_pitch(width));
+    code_inputs(eight, at, lane < 16, width, a.codes + static_cast<int64_t>(row) * row_pitch(width),
+                a.halves);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kNormLanes) norm_kernel(const __grid_constant_
   for (int piece = first; piece < a.width; piece += kNormWarps * 256) {
     const int at = piece + static_cast<int>(threadIdx.x) % kWarp * 8;
     const uint4 eight = at < a.width ? *reinterpret_cast<const uint4*>(normed + 2 * at) : uint4{};
-    code_inputs(eight, at, at < a.width, a.width, a.codes + row * row_pitch(a.width));
+    code_inputs(eight, at, at < a.width, a.width, a.codes + row * row_pitch(a.width), a.halves);
   }
 }
 

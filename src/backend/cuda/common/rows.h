@@ -28,6 +28,7 @@ struct NormRows {
   __nv_bfloat16* out = nullptr;
   int64_t out_stride = 0;
   uint8_t* codes = nullptr;  // the rows coded as well (linear/coded_rows.h), when they can be
+  bool halves = false;       // these are halves
   int rows = 0, width = 0;
 };
 bool can_code(const NormRows& args);

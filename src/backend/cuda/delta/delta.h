@@ -43,6 +43,7 @@ struct DeltaArgs {
   __nv_bfloat16* out = nullptr;  // [rows, out_stride]
   int64_t out_stride = 0;
   uint8_t* codes = nullptr;  // decode: the out rows coded as well (linear/coded_rows.h), or null
+  bool halves = false;       // these are halves
 
   __host__ __device__ int channels() const {
     return 2 * key_heads * key_dim + value_heads * value_dim;

@@ -287,7 +287,7 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
   __syncwarp();
   const int at = head * kColumns + thread % 16 * 8, width = a.value_heads * kColumns;
   const uint4 eight = *reinterpret_cast<const uint4*>(kept + thread % 16 * 8);
-  code_inputs(eight, at, thread % kWarp < 16, width, a.codes + row * row_pitch(width));
+  code_inputs(eight, at, thread % kWarp < 16, width, a.codes + row * row_pitch(width), a.halves);
 }
 
 }  // namespace pewter::cuda

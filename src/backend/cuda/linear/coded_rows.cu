@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const __nv_bfloat16* const from = a.x + (a.x_rows != nullptr ? a.x_rows[row] : row) * a.x_stride;
   const int at = piece + 8 * lane;
   code_inputs(eight_inputs(from, at, a.k), at, at < width, width,
-              a.codes + static_cast<int64_t>(row) * row_pitch(width));
+              a.codes + static_cast<int64_t>(row) * row_pitch(width), a.halves);
 }
 
 }  // namespace

@@ -5,7 +5,13 @@
 //
 // A coded row is as long as a bf16 row: inputs 8i … 8i + 7 are 16 bytes, their eight high bytes
 // then their eight low ones. Behind the row stand its groups' scales.
+//
+// Rounded from bf16, an integer has no more than eight significant bits, so that it is an f16 as
+// well. Products of many rows by int4 (wide_products.cuh) may want *halves*: inputs 8i … 8i + 7 as
+// f16 in the order 0 2 1 3 4 6 5 7, and of a group, in the place of its sum s, the f32 −2⁻²¹ · s.
 #pragma once
+
+#include <cuda_fp16.h>
 
 #include "backend/cuda/common/kernel.cuh"
 #include "backend/cuda/weight_layout.h"
@@ -34,7 +40,7 @@ __host__ __device__ constexpr int row_pitch(int width) {
 // Sixteen lanes code the 128 inputs of a group, all lanes of a warp at once: each brings eight,
 // those at `at` of a row of `width`, as bf16. In place if `row` is where they are.
 __device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int width,
-                                   uint8_t* row) {
+                                   uint8_t* row, bool halves = false) {
   const uint32_t word[4] = {inputs.x, inputs.y, inputs.z, inputs.w};
   // |x| of bf16 are in the order of their bits: two at a time.
   uint32_t pair = word[0] & 0x7FFF7FFFu;
@@ -49,6 +55,7 @@ __device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int
   const float to_integer = __uint_as_float(static_cast<uint32_t>(140 - exponent + 127) << 23);
   // Added to 1.5 · 2²³ a product is rounded to an integer, which the low half of the sum holds.
   uint32_t high[2], low[2];
+  alignas(16) __half2 pairs[4] = {};
   int32_t sum = 0;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -60,6 +67,11 @@ __device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int
       x[i] = __float_as_uint(fmaf(__uint_as_float(bits), to_integer, 12582912.0f));
       up[i] = x[i] + 128;
     }
+    if (halves)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        pairs[2 * half + i] = __floats2half2_rn(__uint_as_float(x[i]) - 12582912.0f,
+                                                __uint_as_float(x[i + 2]) - 12582912.0f);
     low[half] =
         __byte_perm(__byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
     high[half] =
@@ -70,7 +82,12 @@ __device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int
 #pragma unroll
   for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
   if (!inside) return;
-  *reinterpret_cast<uint4*>(row + 2 * at) = make_uint4(high[0], high[1], low[0], low[1]);
+  uint4 eight = make_uint4(high[0], high[1], low[0], low[1]);
+  if (halves) {
+    eight = *reinterpret_cast<const uint4*>(pairs);
+    sum = __float_as_int(static_cast<float>(sum) * -0x1p-21f);
+  }
+  *reinterpret_cast<uint4*>(row + 2 * at) = eight;
   if (at % 128 == 0)
     *reinterpret_cast<GroupScale*>(row + 2 * width + at / 128 * 8) = {
         largest < 0x7F80u ? __uint_as_float(static_cast<uint32_t>(exponent - 140 + 127) << 23)

@@ -14,6 +14,7 @@ struct CodeRows {
   const int32_t* x_rows = nullptr;  // row r is row x_rows[r] of x; null: r
   int rows = 0, k = 0;
   int width = 0;             // inputs a coded row has place for; 0: those of k
+  bool halves = false;       // as coded_rows.cuh says
   uint8_t* codes = nullptr;  // [rows] of coded_row_bytes(width)
 };
 int64_t coded_row_bytes(int64_t k);

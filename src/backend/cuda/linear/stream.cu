@@ -16,6 +16,7 @@
 #include "backend/cuda/linear/coded_rows.h"
 #include "backend/cuda/linear/stream.h"
 #include "backend/cuda/linear/stream_unit.cuh"
+#include "backend/cuda/linear/stream_wide.h"
 
 namespace pewter::cuda {
 namespace {
@@ -287,6 +288,54 @@ void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
          padded_inputs(args.k));
 }
 
+void run_narrow(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
+  if (args.rows <= 4)
+    run<4>(stream, gpu, args);
+  else if (args.rows <= 8)
+    run<8>(stream, gpu, args);
+  else if (args.rows <= 16)
+    run<16>(stream, gpu, args);
+  else
+    run<32>(stream, gpu, args);
+}
+
+// Rows coded where a matrix wants that, and matrices in the order of split_for.
+StreamArgs prepared(cudaStream_t stream, const StreamArgs& args, bool halves) {
+  if (is_gated(args.output))
+    CHECK(args.w[0].format == args.w[1].format && args.w[0].row_scales == nullptr,
+          "gate and up in ", weight_format_name(args.w[0].format), " and ",
+          weight_format_name(args.w[1].format));
+  if (has_coded(args) && !args.has_codes)
+    code_rows(stream, {.x = args.x,
+                       .x_stride = args.x_stride,
+                       .x_rows = args.x_rows,
+                       .rows = args.rows,
+                       .k = args.k,
+                       .halves = halves,
+                       .codes = args.codes});
+  StreamArgs all = args;
+  all.halves = halves;
+  sort_stacks(all);
+  return all;
+}
+
+// Up to `most` rows from `begin` on.
+StreamArgs rows_of(const StreamArgs& all, int begin, int most) {
+  StreamArgs some = all;
+  some.rows = std::min(all.rows - begin, most);
+  if (all.x_rows != nullptr)
+    some.x_rows = all.x_rows + begin;
+  else
+    some.x = all.x + begin * all.x_stride;
+  const int64_t size = all.output == StreamOutput::kBF16 || is_gated(all.output) ? 2 : 4;
+  some.out = static_cast<uint8_t*>(all.out) + begin * all.out_stride * size;
+  some.residual = all.residual == nullptr ? nullptr : all.residual + begin * all.residual_stride;
+  some.codes = all.codes + begin * coded_row_bytes(all.k);
+  return some;
+}
+
+constexpr int kMostNarrowRows = 32;
+
 }  // namespace
 
 bool has_coded(const StreamArgs& args) {
@@ -313,41 +362,20 @@ TileStack stack_of(const WeightMatrix& w, int64_t out_column) {
           .out_column = static_cast<int>(out_column)};
 }
 
+void stream_narrow(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
+  CHECK(!args.halves, "rows in halves");
+  const StreamArgs all = prepared(stream, args, false);
+  for (int begin = 0; begin < all.rows; begin += kMostNarrowRows)
+    run_narrow(stream, gpu, rows_of(all, begin, kMostNarrowRows));
+}
+
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  constexpr int kMostRows = 32;
-  if (is_gated(args.output))
-    CHECK(args.w[0].format == args.w[1].format && args.w[0].row_scales == nullptr,
-          "gate and up in ", weight_format_name(args.w[0].format), " and ",
-          weight_format_name(args.w[1].format));
-  if (has_coded(args) && !args.has_codes)
-    code_rows(stream, {.x = args.x,
-                       .x_stride = args.x_stride,
-                       .x_rows = args.x_rows,
-                       .rows = args.rows,
-                       .k = args.k,
-                       .codes = args.codes});
-  StreamArgs some = args;
-  sort_stacks(some);
-  for (int begin = 0; begin < args.rows; begin += kMostRows) {
-    some.rows = std::min(args.rows - begin, kMostRows);
-    if (args.x_rows != nullptr)
-      some.x_rows = args.x_rows + begin;
-    else
-      some.x = args.x + begin * args.x_stride;
-    const int64_t size = args.output == StreamOutput::kBF16 || is_gated(args.output) ? 2 : 4;
-    some.out = static_cast<uint8_t*>(args.out) + begin * args.out_stride * size;
-    some.residual =
-        args.residual == nullptr ? nullptr : args.residual + begin * args.residual_stride;
-    some.codes = args.codes + begin * coded_row_bytes(args.k);
-    if (some.rows <= 4)
-      run<4>(stream, gpu, some);
-    else if (some.rows <= 8)
-      run<8>(stream, gpu, some);
-    else if (some.rows <= 16)
-      run<16>(stream, gpu, some);
-    else
-      run<32>(stream, gpu, some);
-  }
+  const bool wide = args.rows >= kLeastWideRows && can_widen(args);
+  if (!wide) return stream_narrow(stream, gpu, args);
+  const StreamArgs all =
+      prepared(stream, args, args.has_codes ? args.halves : wants_halves(gpu, args));
+  for (int begin = 0; begin < all.rows; begin += kMostWideRows)
+    stream_wide(stream, gpu, rows_of(all, begin, kMostWideRows));
 }
 
 }  // namespace pewter::cuda

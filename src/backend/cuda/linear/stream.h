@@ -53,8 +53,12 @@ struct StreamArgs {
   // The same rows coded (coded_rows.h), for int4 and int8 matrices: scratch, unless has_codes.
   uint8_t* codes = nullptr;
   bool has_codes = false;
+  bool halves = false;  // these are halves, which wants_halves (stream_wide.h) says
   int32_t* claims =
       nullptr;  // scratch [2], zero between kernels; null: all work is shared out before
+  // Scratch for slices of k of many rows (stream_wide.cu) of matrices of up to so many outputs.
+  float* partials = nullptr;
+  int64_t partial_outputs = 0;
   void* out = nullptr;
   int64_t out_stride = 0;  // elements
   float* residual = nullptr;
@@ -63,6 +67,8 @@ struct StreamArgs {
 };
 
 bool has_coded(const StreamArgs& args);  // whether a matrix wants coded rows
+// The product, and the twin that takes no more than 32 rows at once and no partials.
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args);
+void stream_narrow(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args);
 
 }  // namespace pewter::cuda
