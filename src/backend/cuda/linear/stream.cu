@@ -10,6 +10,7 @@
 // Limits: memory. Some stages of weights are on the way (stages.cuh) across the borders of units,
 // and the first are requested before the kernel before has ended. One row on an H200: 98 % of copy
 // bandwidth for a head of 764 MB, 55 to 60 % for projections of 30 MB with the norm before them.
+// Many rows are stream_wide.cu's, to the same bits; this kernel is its twin.
 
 #include <algorithm>
 
@@ -370,8 +371,7 @@ void stream_narrow(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) 
 }
 
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
-  const bool wide = args.rows >= kLeastWideRows && can_widen(args);
-  if (!wide) return stream_narrow(stream, gpu, args);
+  if (!prefers_wide(args)) return stream_narrow(stream, gpu, args);
   const StreamArgs all =
       prepared(stream, args, args.has_codes ? args.halves : wants_halves(gpu, args));
   for (int begin = 0; begin < all.rows; begin += kMostWideRows)

@@ -1,6 +1,7 @@
 // Weight-streaming products: some rows times tiled matrices, the kernel family behind every
 // projection and the output head (the experts' kernels share its parts, moe/experts.h). One family
-// serves 1 row and 512, so a row has the same bits whatever rows are beside it.
+// serves 1 row and 512, so a row has the same bits whatever rows are beside it: few rows by
+// stream.cu, many by stream_wide.cu, which sums in the same order.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -11,12 +11,13 @@
 // in the order of the warps; here a warp walks through k in the order of these slices.
 // Bytes: weights once; rows from L2 once a unit; results; with slices f32 for each, in and out of
 // L2. Precision: exact weights; bf16 rows or coded ones; f32 sums.
-// Limits: memory up to 16 rows, and for int8. int4 at 32 rows: matrix instructions (6.1 cycles each
-// for a quarter of a multiprocessor, 49 of the 58 cycles in which a block of weights comes),
-// shared memory, unpacking, each about half busy, with three warps to hide one behind the other. On
-// an H200, with the norm before it, the 33 MB of a delta layer's projections take 15.5 µs for 8
-// rows, 26 for 32 (51 and 30 % of copy bandwidth); an int8 head of 764 MB 171 and 235 µs (106 and
-// 77 %).
+// Limits, on an H200 with the norm or the mixer before it: an int8 head of 764 MB takes 172 µs for
+// 8 rows, 187 for 16, both memory, and 237 for 32 (76 % of copy bandwidth). The 33 MB of a delta
+// layer's projections, mostly int4, take 15.5, 17.6 and 26.4 µs (51, 45, 30 %): 5 µs are the start,
+// the first weights and the results. At 32 rows a multiprocessor's matrix instructions take 49 of
+// the 58 cycles in which a block of weights comes, and three warps that begin a stage together do
+// not keep them busy: without any copies it takes as long, and one tile by 32 rows a warp takes as
+// long as two by 16.
 
 #include <algorithm>
 
@@ -28,8 +29,8 @@
 namespace pewter::cuda {
 namespace {
 
-// Warps that multiply: as many as there are registers for, with the two others.
 constexpr int kRowWarps = 2;  // that request rows, in turn
+// Warps that multiply: as many as there are registers for, with those that request.
 constexpr int most_warps(int rows) { return rows == 8 ? 15 : 13; }
 constexpr int wide_threads(int rows) { return (most_warps(rows) + 1 + kRowWarps) * kWarp; }
 constexpr int kMostWideTiles = 15;  // of a unit
@@ -171,16 +172,16 @@ __device__ inline void send_rows(const StreamArgs& a, const WidePlan& p, const W
   const int own_row = gathered && lane < a.rows ? a.x_rows[lane] : 0;
   const uint8_t* const own_scales = a.codes + static_cast<int64_t>(lane) * pitch + 2 * width;
   const uint32_t scales_to = p.scales_at + kScaleBytes * lane;
-  unit.for_stages(w, [&](int block, int blocks) {
+  unit.for_stages(w, [&](int block, int) {
     if (turn != 0) {
       --turn;
       return stages.next();
     }
     turn = kRowWarps - 1;
-    // Of bf16 the second half of a row is a block behind.
+    // Of bf16 the second half of a row is a block behind, or behind the end.
     const int input =
         is_bf16 ? 64 * (block + piece / 8 * kSlices) + piece % 8 * 8 : 128 * block + 8 * piece;
-    const bool is_there = coded || (input < a.k && piece / 8 < 2 * blocks);
+    const bool is_there = coded || input < a.k;
     const uint8_t* from = source + 2 * (is_there ? input : 0);
     if (!gathered) from += first_row * row_step;
     stages.wait_empty();
@@ -492,8 +493,16 @@ bool can_widen(const StreamArgs& args) {
          gate.has_zeros == up.has_zeros && gate.tiles == up.tiles;
 }
 
+bool prefers_wide(const StreamArgs& args) {
+  int64_t bytes = 0;
+  for (int i = 0; i < args.stacks; ++i)
+    bytes += static_cast<int64_t>(args.w[i].tiles) * args.w[i].blocks * args.w[i].block_bytes;
+  return args.rows >= kLeastWideRows && (args.rows > 8 || bytes >= kLeastWideBytes) &&
+         can_widen(args);
+}
+
 bool wants_halves(const Gpu& gpu, const StreamArgs& args) {
-  if (!gpu.adds_exactly || args.rows < kLeastHalvesRows || !can_widen(args)) return false;
+  if (!gpu.adds_exactly || args.rows < kLeastHalvesRows || !prefers_wide(args)) return false;
   bool any = false;
   for (int i = 0; i < args.stacks; ++i) {
     if (!is_coded(args.w[i].format)) continue;

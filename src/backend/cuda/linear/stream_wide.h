@@ -9,14 +9,17 @@ constexpr int kMostWideRows = 32;  // of one pass over the weights
 // Slices of k, whose sums StreamArgs::partials holds: [slices, rows, partial_outputs].
 constexpr int kWideSlices = 8;
 
-// It is the faster one from so many rows on.
-constexpr int kLeastWideRows = 5;
-constexpr int kLeastHalvesRows = 9;
-
 // Whether it takes these matrices and rows.
 bool can_widen(const StreamArgs& args);
-// Whether coded rows are to be halves (coded_rows.cuh): all matrices that want coded rows are int4
-// with scales of 16 bits and no zero points, and the product will be this one.
+// Whether it is to be taken: from nine rows on, and from five on for so many bytes of weights. Few
+// rows of small matrices lie in shared memory as a whole in stream.cu.
+constexpr int kLeastWideRows = 5;
+constexpr int64_t kLeastWideBytes = int64_t{8} << 20;
+bool prefers_wide(const StreamArgs& args);
+// Whether coded rows are to be halves (coded_rows.cuh): for so many rows, where all matrices that
+// want coded rows are int4 with scales of 16 bits and no zero points. For fewer, integers need
+// fewer instructions.
+constexpr int kLeastHalvesRows = 9;
 bool wants_halves(const Gpu& gpu, const StreamArgs& args);
 // Up to kMostWideRows rows, coded already where a matrix wants that; in args.partials slices of k
 // may be summed by themselves, if that is faster.
