@@ -76,9 +76,10 @@ __device__ inline Strand add_strand(const float* at, int64_t stride, int count, 
   return s;
 }
 
-template <int kWarps, int kDepth>
+template <int kWarps>
 __global__ void __launch_bounds__(kWarps* kWarp, 1)
     merge_kernel(const __grid_constant__ AttendArgs a) {
+  constexpr int kDepth = kWarps == kStrands ? 8 : 4;
   __shared__ __align__(16) float strand_sums[kStrands][kHead / 2];
   __shared__ float2 strand_ends[kStrands];
   start_next();
@@ -86,9 +87,8 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int head = blockIdx.x / 2, first = blockIdx.x % 2 * (kHead / 2), row = blockIdx.y;
   const int sequence = a.batch.sequences == 1 ? 0 : a.batch.row_sequence[row];
-  const int row_begin = a.batch.row_begin[sequence];
+  const int row_begin = a.batch.sequences == 1 ? 0 : a.batch.row_begin[sequence];
   const int rows = a.batch.row_begin[sequence + 1] - row_begin;
-  const int stretches = stretches_of(a.batch.context_length[sequence] + row - row_begin + 1);
   const int64_t step = static_cast<int64_t>(rows) * a.shape.query_heads * kPartial;
   const int64_t partial = first_partial(a.batch, sequence) + row - row_begin;
   const float* const from = a.partials + (partial * a.shape.query_heads + head) * kPartial;
@@ -98,13 +98,21 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
   const uint4 gate_bits = *reinterpret_cast<const uint4*>(
       a.in + row * a.in_stride + (2 * head + 1) * kHead + first + dimension);
 
+  // A single stretch has been asked for before the context that tells of it was known.
+  Strand only;
+  if (warp == 0) {
+    only.sum = *reinterpret_cast<const float4*>(from + first + 4 * lane);
+    const float2 end = *reinterpret_cast<const float2*>(from + kHead);
+    only.largest = end.x, only.total = end.y;
+  }
+  const int stretches = stretches_of(a.batch.context_length[sequence] + row - row_begin + 1);
   const int strands = min(stretches, kStrands);
 #pragma unroll 1
   for (int strand = warp; strand < strands; strand += kWarps) {
-    const Strand s = add_strand < kWarps == kStrands
-                         ? 8
-                         : 4 > (from + strand * step, kStrands * step,
-                                (stretches - strand + kStrands - 1) / kStrands, first + 4 * lane);
+    const int count = (stretches - strand + kStrands - 1) / kStrands;
+    const Strand s = stretches == 1 ? only
+                                    : add_strand<kDepth>(from + strand * step, kStrands * step,
+                                                         count, first + 4 * lane);
     *reinterpret_cast<float4*>(&strand_sums[strand][4 * lane]) = s.sum;
     if (lane == 0) strand_ends[strand] = make_float2(s.largest, s.total);
   }
@@ -141,11 +149,9 @@ void merge(cudaStream_t stream, const AttendArgs& args) {
                   static_cast<unsigned>(args.batch.rows));
   // The more rows, the more blocks of threads a multiprocessor should hold.
   if (args.batch.rows <= 2)
-    launch(stream, grid, dim3(16 * kWarp), 0, merge_kernel<16, 8>, args);
-  else if (args.batch.rows <= 8)
-    launch(stream, grid, dim3(4 * kWarp), 0, merge_kernel<4, 8>, args);
+    launch(stream, grid, dim3(kStrands * kWarp), 0, merge_kernel<kStrands>, args);
   else
-    launch(stream, grid, dim3(4 * kWarp), 0, merge_kernel<4, 4>, args);
+    launch(stream, grid, dim3(4 * kWarp), 0, merge_kernel<4>, args);
 }
 
 }  // namespace pewter::cuda

@@ -25,53 +25,84 @@ __device__ inline int visible(const AttentionBatch& b, int row) {
   return b.context_length[sequence] + row - b.row_begin[sequence] + 1;
 }
 
-// One warp a head of one row: norm, rotation, and where the result goes.
+// One warp a head of one row: norm, rotation, and where the result goes. Weights are asked for
+// before the kernel before has ended, and all that the row says at once behind it.
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ PrepareArgs a) {
+  constexpr int kEach = kMaxHead / kWarp, kPairs = kEach / 2;  // of a lane
   __shared__ float heads[kThreads / kWarp][kMaxHead];
   start_next();
   if (threadIdx.x == 0 && blockIdx.x == 0)
     prefetch(a.next, static_cast<int>(blockIdx.y), static_cast<int>(gridDim.y));
-  wait_for_inputs();
   const int row = blockIdx.x, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int d = a.shape.head_dim, nq = a.shape.query_heads, nkv = a.shape.kv_heads;
+  const int half = a.rotary_dim / 2;
   const int head = blockIdx.y * (kThreads / kWarp) + warp;  // query heads, then key heads
   if (head >= nq + nkv) return;
   const bool is_key = head >= nq;
-  const __nv_bfloat16* in = a.in + row * a.in_stride;
-  const __nv_bfloat16* from = is_key ? in + nq * 2 * d + (head - nq) * d : in + head * 2 * d;
-  const float* norm = is_key ? a.k_norm : a.q_norm;
+  const float* const norm = is_key ? a.k_norm : a.q_norm;
+  float weight[kEach], frequency[kPairs];
+  int axis[kPairs], position[kPairs];
+#pragma unroll
+  for (int j = 0; j < kEach; ++j)
+    if (const int i = lane + j * kWarp; i < d) weight[j] = norm[i];
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j)
+    if (const int i = lane + j * kWarp; i < half) {
+      frequency[j] = a.inverse_frequency[i];
+      axis[j] = a.axis[i];
+    }
+  wait_for_inputs();
+
+  const __nv_bfloat16* const in = a.in + row * a.in_stride;
+  const __nv_bfloat16* const from = is_key ? in + nq * 2 * d + (head - nq) * d : in + head * 2 * d;
+  __nv_bfloat16 given[kEach], value[kEach];
+#pragma unroll
+  for (int j = 0; j < kEach; ++j)
+    if (const int i = lane + j * kWarp; i < d) {
+      given[j] = from[i];
+      if (is_key) value[j] = from[nkv * d + i];
+    }
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j)
+    if (lane + j * kWarp < half) position[j] = a.positions[3 * row + axis[j]];
+  const int sequence = a.batch.sequences == 1 ? 0 : a.batch.row_sequence[row];
+  const int delta = a.position_delta[sequence];
+  int64_t at = 0;
+  if (is_key)
+    at = element_of(a.batch, a.shape, a.cache.page_bytes, sequence, visible(a.batch, row) - 1,
+                    head - nq);
+
   float* const x = heads[warp];
   float sum = 0;
-  for (int i = lane; i < d; i += kWarp) {
-    x[i] = to_float(from[i]);
-    sum = fmaf(x[i], x[i], sum);
-  }
+#pragma unroll
+  for (int j = 0; j < kEach; ++j)
+    if (lane + j * kWarp < d) sum = fmaf(to_float(given[j]), to_float(given[j]), sum);
   const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(d) + a.epsilon);
-  for (int i = lane; i < d; i += kWarp) x[i] *= scale * (1.0f + norm[i]);
+#pragma unroll
+  for (int j = 0; j < kEach; ++j)
+    if (const int i = lane + j * kWarp; i < d)
+      x[i] = to_float(given[j]) * (scale * (1.0f + weight[j]));
   __syncwarp();
-  const int sequence = a.batch.row_sequence[row], half = a.rotary_dim / 2;
-  for (int i = lane; i < half; i += kWarp) {
-    const int position = a.positions[3 * row + a.axis[i]] + a.position_delta[sequence];
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + j * kWarp;
+    if (i >= half) continue;
     float sine, cosine;
-    sincosf(static_cast<float>(position) * a.inverse_frequency[i], &sine, &cosine);
+    sincosf(static_cast<float>(position[j] + delta) * frequency[j], &sine, &cosine);
     const float low = x[i], high = x[i + half];
     x[i] = low * cosine - high * sine;
     x[i + half] = high * cosine + low * sine;
   }
   __syncwarp();
-  if (!is_key) {
-    for (int i = lane; i < d; i += kWarp)
-      a.q[row * a.q_stride + head * d + i] = __float2bfloat16(x[i]);
-    return;
-  }
-  const int64_t at = element_of(a.batch, a.shape, a.cache.page_bytes, sequence,
-                                visible(a.batch, row) - 1, head - nq);
   auto* const key = reinterpret_cast<__nv_bfloat16*>(a.cache.keys) + at;
-  auto* const value = reinterpret_cast<__nv_bfloat16*>(a.cache.values) + at;
-  const __nv_bfloat16* v = from + nkv * d;
-  for (int i = lane; i < d; i += kWarp) {
-    key[i] = __float2bfloat16(x[i]);
-    value[i] = v[i];
+  auto* const kept = reinterpret_cast<__nv_bfloat16*>(a.cache.values) + at;
+  __nv_bfloat16* const q = a.q + row * a.q_stride + head * d;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const int i = lane + j * kWarp;
+    if (i >= d) continue;
+    (is_key ? key : q)[i] = __float2bfloat16(x[i]);
+    if (is_key) kept[i] = value[j];
   }
 }
 

@@ -84,6 +84,8 @@ struct HeldRows<0> {
   __device__ void load(const Inputs<kHeldRows, true>&, const Lane&) {}
 };
 
+__device__ inline void multiply_held(const BlockFormat&, uint32_t, const Lane&, const HeldRows<0>&,
+                                     Sums<kHeldRows>&) {}
 // sums += a tile's blocks of this warp, the first at shared address `at`, times the rows.
 template <int kBlocks>
 __device__ inline void multiply_held(const BlockFormat& w, uint32_t at, const Lane& me,

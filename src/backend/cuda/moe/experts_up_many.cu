@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     if (!coded)
       multiply_blocks<false, Formats::kPlain>(format, at, blocks_of(me.warp, task.blocks),
                                               task.first + me.warp, kFlowWarps, me, x, slice);
-    else if constexpr (kHeld > 0)
+    else
       multiply_held(format, at, me, held, slice);
     flow.release();
     if (!ends) continue;
