@@ -102,8 +102,8 @@ struct BlockStages {
   constexpr bool runs(int stage) const { return only < 0 || only == stage; }
 };
 
-// Matrices that the blocks behind a block read first, in their order: a hint. Where a block leaves
-// memory idle, a backend may fetch them into a cache.
+// Matrices that the blocks behind a token mixer read first, in their order: a hint. Where a mixer
+// leaves memory idle, a backend may fetch them into a cache.
 using NextWeights = std::span<const WeightMatrix* const>;
 
 // A whole token mixer with its projections; by default the stages in turn.
@@ -165,7 +165,6 @@ struct MoeArgs {
   RouteArgs route;
   ExpertsUpArgs up;
   ExpertsDownAddArgs down;
-  NextWeights next = {};
   BlockStages stages = {};
 };
 
