@@ -18,7 +18,8 @@ struct Batch {
   int64_t rows = 0, sequences = 0, logits_count = 0;
   int64_t page_table_stride = 0;  // entries a sequence has in page_table
 
-  const int32_t* tokens = nullptr;  // [rows]
+  // [rows]; -1 - i: the token of choice i (EmbedArgs::chosen), which the host need not know yet.
+  const int32_t* tokens = nullptr;
   const int32_t* embedding_index =
       nullptr;            // [rows] row of `embeddings` to take instead of the token's, or -1
   TensorView embeddings;  // [given, hidden] f32, undefined when none are given

@@ -17,11 +17,18 @@
 
 namespace pewter {
 
+// Tokens that ops have chosen, for rows that go on from them.
+struct ChosenTokens {
+  TensorView choices;  // [any] i32; -1, where nothing was to choose from, counts as 0
+  TensorView ids;      // [N] i32: the token that each choice stands for; undefined: itself
+};
+
 // out[r] = table[token r], or the given embedding.
 struct EmbedArgs {
   const Batch& batch;
   const WeightMatrix& table;  // [vocab, hidden]
   TensorView out;             // [m, hidden] f32
+  ChosenTokens chosen = {};   // for rows whose token is negative
 };
 
 // out = RMSNorm(x)·(1 + norm) projected by each matrix, outputs side by side.

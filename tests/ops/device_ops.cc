@@ -149,7 +149,11 @@ void DeviceOps::Call::run(const char* op, const std::function<void()>& enqueue) 
 void DeviceOps::embed(const EmbedArgs& args) {
   Call call(*this);
   const Batch batch = call.batch(args.batch);
-  const EmbedArgs there{.batch = batch, .table = args.table, .out = call.out(args.out)};
+  const EmbedArgs there{
+      .batch = batch,
+      .table = args.table,
+      .out = call.out(args.out),
+      .chosen = {.choices = call.in(args.chosen.choices), .ids = call.in(args.chosen.ids)}};
   call.run("embed", [&] { backend_.ops->embed(there); });
 }
 

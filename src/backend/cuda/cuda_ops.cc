@@ -140,7 +140,12 @@ void CudaOps::norm_rows_of(StreamArgs& job, const TensorView& x, const TensorVie
 void CudaOps::embed(const EmbedArgs& args) {
   CHECK(args.table.format == WeightFormat::kBF16, "embedding table of ",
         weight_format_name(args.table.format));
+  const auto ints = [](const TensorView& view) {
+    return view.defined() ? view.data_as<int32_t>() : nullptr;
+  };
   cuda::embed_rows(stream(), {.tokens = args.batch.tokens,
+                              .choices = ints(args.chosen.choices),
+                              .ids = ints(args.chosen.ids),
                               .embedding_index = args.batch.embedding_index,
                               .embeddings = args.batch.embeddings.defined()
                                                 ? args.batch.embeddings.data_as<float>()

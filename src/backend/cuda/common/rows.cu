@@ -20,15 +20,23 @@ __device__ inline float tiled_bf16(const TileStack& w, int64_t row, int64_t k) {
   return to_float(values[(record * kWarp + lane) * 8 + pair * 2 + i % 2]);
 }
 
+__device__ inline int32_t embed_token(const EmbedRows& a, int64_t row) {
+  const int32_t given = a.tokens[row];
+  if (given >= 0) return given;
+  const int32_t choice = max(a.choices[-1 - given], 0);
+  return a.ids != nullptr ? a.ids[choice] : choice;
+}
+
 __global__ void embed_kernel(const __grid_constant__ EmbedRows a) {
   start_next();
   wait_for_inputs();
   const int64_t row = blockIdx.x;
   const int32_t given = a.embedding_index[row];
+  const int32_t token = given >= 0 ? 0 : embed_token(a, row);
   for (int i = threadIdx.x; i < a.hidden; i += kThreads)
     a.out[row * a.hidden + i] = given >= 0
                                     ? a.embeddings[given * static_cast<int64_t>(a.hidden) + i]
-                                    : tiled_bf16(a.table, a.tokens[row], i);
+                                    : tiled_bf16(a.table, token, i);
 }
 
 __device__ inline float4 norm_input(const NormRows& a, int64_t row, int i) {

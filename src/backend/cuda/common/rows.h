@@ -9,7 +9,9 @@
 namespace pewter::cuda {
 
 struct EmbedRows {
-  const int32_t* tokens = nullptr;
+  const int32_t* tokens = nullptr;   // [rows]; -1 - i: that of choices[i]
+  const int32_t* choices = nullptr;  // tokens, or where there are ids, numbers of them; -1 is 0
+  const int32_t* ids = nullptr;
   const int32_t* embedding_index = nullptr;
   const float* embeddings = nullptr;  // [given, hidden] or null
   TileStack table;                    // bf16
