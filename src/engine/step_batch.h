@@ -1,6 +1,7 @@
-// StepBatch: the Batch of a step, filled on the host and copied to the device in one piece. Its
-// arrays lie close together, so that a few rows of a few sequences are a small copy; where they lie
-// depends on the numbers of rows and sequences alone, so that a recorded step finds them.
+// StepBatch: the Batch of a step, filled on the host. What differs from what is on the device is
+// copied there, in one piece. Its arrays lie close together, those that change least behind the
+// others, so that a few rows of a few sequences are a small copy; where they lie depends on the
+// numbers of rows and sequences alone, so that a recorded step finds them.
 #pragma once
 
 #include <span>
@@ -49,8 +50,8 @@ class StepBatch {
   Batch batch_;
   int64_t last_pages_ = 0;  // of the last sequence
   // The batch's arrays one after another, the page table last: written here, copied to memory_ at
-  // the same offsets.
-  std::vector<int32_t> staging_;
+  // the same offsets; and what memory_ holds.
+  std::vector<int32_t> staging_, there_;
   Buffer memory_;
 };
 
