@@ -79,6 +79,7 @@ Status ModelRunner::allocate() {
   TRY_ASSIGN(batch_, StepBatch::make(device_, sizes.batch()));
   mtp_rows_.reserve(static_cast<size_t>(sequences));
   mtp_positions_.reserve(static_cast<size_t>(sequences));
+  mtp_choices_.resize(static_cast<size_t>(sequences));
   return {};
 }
 
@@ -192,15 +193,34 @@ void ModelRunner::follow_mtp(std::span<const MtpRows> rows) {
            [this, &batch] { pewter::fill_mtp(ops_, model_, batch, pool_, act_); });
 }
 
-void ModelRunner::draft_mtp(std::span<const MtpRows> rows, const GreedyChooser& chooser) {
-  const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kLast);
+void ModelRunner::draft_mtp(std::span<const MtpRows> rows, GreedyChooser& chooser) {
+  run_mtp(make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kLast), /*kind=*/1, chooser);
+}
+
+void ModelRunner::draft_mtp_on(int64_t sequences, GreedyChooser& chooser) {
+  const int64_t last = std::ssize(mtp_rows_), first_choice = chooser.count() - last;
+  CHECK(sequences <= last && act_.hidden.dim(0) == last && first_choice >= 0, sequences,
+        " sequences go on from a step of ", last);
+  const auto count = static_cast<size_t>(sequences);
+  mtp_rows_.resize(count);
+  mtp_positions_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    mtp_choices_[i] = -1 - static_cast<int32_t>(first_choice) - static_cast<int32_t>(i);
+    mtp_rows_[i].tokens = std::span(mtp_choices_).subspan(i, 1);
+    ++mtp_positions_[i];
+  }
+  const Batch& batch = fill_batch(Phase::kDecode, mtp_rows_, mtp_positions_);
+  act_.mtp_hidden = act_.hidden;
+  run_mtp(batch, /*kind=*/3, chooser);
+}
+
+// The choice, for which every step has another place, is no part of what is recorded.
+void ModelRunner::run_mtp(const Batch& batch, uint64_t kind, GreedyChooser& chooser) {
   const WeightMatrix& head = model_.weights.drafting_head();
   act_.logits = {act_.logits.data(), DType::kF32, {batch.logits_count, head.n}};
-  const auto step = [&] {
-    forward_mtp(ops_, model_, batch, pool_, act_);
-    chooser.choose(act_.logits);
-  };
-  run_step(batch, /*kind=*/1, std::cref(step));  // by reference: without allocating
+  const auto step = [&] { forward_mtp(ops_, model_, batch, pool_, act_, chooser.chosen()); };
+  run_step(batch, kind, std::cref(step));  // by reference: without allocating
+  chooser.choose(act_.logits);
 }
 
 void ModelRunner::accept(SequenceState& sequence, int64_t n) {

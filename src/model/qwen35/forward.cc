@@ -160,9 +160,11 @@ void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weight
 }
 
 // The MTP layer's residual stream: each row's hidden and the embedding of its next token.
-void combine_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, Activations& act) {
+void combine_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, Activations& act,
+                 const ChosenTokens& chosen) {
   const MtpWeights& mtp = *model.weights.mtp;
-  ops.embed({.batch = batch, .table = model.weights.embed, .out = act.mtp_embedding});
+  ops.embed(
+      {.batch = batch, .table = model.weights.embed, .out = act.mtp_embedding, .chosen = chosen});
   ops.mtp_combine({.embedding = act.mtp_embedding,
                    .hidden = act.mtp_hidden,
                    .embedding_norm = mtp.embedding_norm,
@@ -203,9 +205,9 @@ void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const State
 }
 
 void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
-                 Activations& act) {
+                 Activations& act, const ChosenTokens& chosen) {
   const MtpWeights& mtp = *model.weights.mtp;
-  combine_mtp(ops, model, batch, act);
+  combine_mtp(ops, model, batch, act, chosen);
   gated_attention(ops, model, mtp.layer, pool.kv.layer(model.mtp_kv_layer()), batch, act);
   feed_forward(ops, model, mtp.layer, act);
   ops.final_norm({.x = act.residual,
@@ -225,7 +227,7 @@ void fill_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const Stat
   const AttentionWeights& attention = *layer.attention;
   const ModelConfig& config = model.config;
   const WeightMatrix* const in[] = {&attention.k, &attention.v};
-  combine_mtp(ops, model, batch, act);
+  combine_mtp(ops, model, batch, act, {});
   NormLinearArgs project = attention_in(model, layer, in, act);
   project.out = TensorView(act.attention_in.data(), act.attention_in.dtype(),
                            {batch.rows, 2 * config.kv_heads * config.head_dim});
