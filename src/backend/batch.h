@@ -23,6 +23,7 @@ struct Batch {
   const int32_t* embedding_index =
       nullptr;            // [rows] row of `embeddings` to take instead of the token's, or -1
   TensorView embeddings;  // [given, hidden] f32, undefined when none are given
+  const int32_t* hidden_rows = nullptr;     // [rows] of an MTP step: where each one's hidden is
   const int32_t* positions = nullptr;       // [rows, 3] time, height, width for RoPE
   const int32_t* position_delta = nullptr;  // [sequences] added to every position of a sequence
   const int32_t* row_sequence = nullptr;    // [rows] index of the row's sequence in this batch

@@ -205,11 +205,14 @@ struct LogitsArgs {
 // norm(hidden)).
 struct MtpCombineArgs {
   TensorView embedding;  // [m, hidden] f32
-  TensorView hidden;     // [m, hidden] act, the target's hidden after its final norm
+  TensorView hidden;     // [any, hidden] act, after the final norm: the target's, or its own
+  const int32_t* hidden_rows = nullptr;    // [m] the row of `hidden` that each takes; null: its own
   TensorView embedding_norm, hidden_norm;  // [hidden] f32
   float epsilon = 0;
   const WeightMatrix& fc;  // [hidden, 2·hidden]
   TensorView out;          // [m, hidden] f32, the layer's residual stream
+
+  int64_t hidden_row(int64_t row) const { return hidden_rows != nullptr ? hidden_rows[row] : row; }
 };
 
 // Copies a tensor on the step's stream (drafter taps of the residual stream).

@@ -54,6 +54,7 @@ Batch DeviceOps::Call::batch(const Batch& host) {
   batch.tokens = in(host.tokens, rows);
   batch.embedding_index = in(host.embedding_index, rows);
   batch.embeddings = in(host.embeddings);
+  batch.hidden_rows = in(host.hidden_rows, rows);
   batch.positions = in(host.positions, 3 * rows);
   batch.position_delta = in(host.position_delta, sequences);
   batch.row_sequence = in(host.row_sequence, rows);
@@ -325,6 +326,7 @@ void DeviceOps::mtp_combine(const MtpCombineArgs& args) {
   Call call(*this);
   const MtpCombineArgs there{.embedding = call.in(args.embedding),
                              .hidden = call.in(args.hidden),
+                             .hidden_rows = call.in(args.hidden_rows, args.out.dim(0)),
                              .embedding_norm = call.in(args.embedding_norm),
                              .hidden_norm = call.in(args.hidden_norm),
                              .epsilon = args.epsilon,

@@ -446,6 +446,40 @@ TEST_P(Entrance, EmbedsChosenTokens) {
   }
 }
 
+// Hidden rows that lie elsewhere, one of them for two rows.
+TEST_P(Entrance, CombinesHiddenRowsWhereTheyAre) {
+  constexpr int64_t kRows = 5, kHeld = 9;
+  const std::vector<int32_t> rows = {7, 0, 7, 8, 2};
+  const Floats values = random_values(kHeld * hidden(), 6);
+  Floats gathered;
+  for (const int32_t row : rows)
+    gathered.insert(gathered.end(), values.begin() + row * hidden(),
+                    values.begin() + (row + 1) * hidden());
+  const auto combine = [&](Ops& ops, int64_t held, const Floats& hidden_values,
+                           const int32_t* hidden_rows) {
+    const Tensor embedding =
+        Tensor::of(DType::kF32, {kRows, hidden()}, random_values(kRows * hidden(), 7));
+    const Tensor norm = Tensor::of(DType::kF32, {hidden()}, random_values(hidden(), 4, 0.1f));
+    const Tensor from = Tensor::of(ops.activation_dtype(), {held, hidden()}, hidden_values);
+    const Tensor out = Tensor::zeros(DType::kF32, {kRows, hidden()});
+    run_ops(ops, [&] {
+      ops.mtp_combine({.embedding = embedding.view,
+                       .hidden = from.view,
+                       .hidden_rows = hidden_rows,
+                       .embedding_norm = norm.view,
+                       .hidden_norm = norm.view,
+                       .epsilon = kEpsilon,
+                       .fc = fc_.of(ops),
+                       .out = out.view});
+    });
+    return out.floats();
+  };
+  const auto reference = make_reference(), fast = make_fast(2);
+  for (Ops* const ops : {reference.get(), fast.get()})
+    expect_same_bits(combine(*ops, kHeld, values, rows.data()),
+                     combine(*ops, kRows, gathered, nullptr), "mtp_combine");
+}
+
 const auto kWidth = [](const auto& tested) { return str_cat("k", std::get<1>(tested.param)); };
 INSTANTIATE_TEST_SUITE_P(Cpu, Entrance,
                          testing::Combine(testing::Values(Target::kCpu), testing::Values(200)),

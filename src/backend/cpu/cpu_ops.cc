@@ -198,7 +198,7 @@ void CpuOps::mtp_combine(const MtpCombineArgs& args) {
     const auto fill = [&](int64_t r, float* row) {  // the embedding's half first
       norm_row(args.embedding[first + r].data_as<float>(), args.embedding_norm.data_as<float>(),
                args.epsilon, hidden, row);
-      widen_row(args.hidden[first + r], row + hidden, hidden, hidden);
+      widen_row(args.hidden[args.hidden_row(first + r)], row + hidden, hidden, hidden);
       norm_row(row + hidden, args.hidden_norm.data_as<float>(), args.epsilon, hidden, row + hidden);
     };
     LinearJob job{.w = &args.fc,

@@ -426,6 +426,7 @@ void CudaOps::mtp_combine(const MtpCombineArgs& args) {
                              .width = to_int(hidden)});
   cuda::norm_rows(stream(), {.x_bf16 = bf16(args.hidden),
                              .x_stride = args.hidden.stride(0),
+                             .x_rows = args.hidden_rows,
                              .weight = args.hidden_norm.data_as<float>(),
                              .epsilon = args.epsilon,
                              .out = scratch_.normed + hidden,

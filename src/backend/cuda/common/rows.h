@@ -25,6 +25,7 @@ struct NormRows {
   const float* x = nullptr;  // [rows, width], or bf16 below
   const __nv_bfloat16* x_bf16 = nullptr;
   int64_t x_stride = 0;
+  const int32_t* x_rows = nullptr;  // the row of x that each takes; null: its own
   const float* weight = nullptr;
   float epsilon = 0;
   __nv_bfloat16* out = nullptr;
