@@ -183,7 +183,11 @@ std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, 
                 .logprob = {results + n, DType::kF32, {n}},
                 .top_token = {tops, DType::kI32, {n, kTopLogprobs}},
                 .top_logprob = {tops + n * kTopLogprobs, DType::kF32, {n, kTopLogprobs}}});
-  const std::span<int32_t> host(host_results_.data(), static_cast<size_t>(n * kResultWords));
+  // Lists of likeliest tokens are many words, and seldom wanted.
+  const bool listed = std::ranges::any_of(
+      host_parameters_, [](const SamplingRow& row) { return row.top_logprobs > 0; });
+  const std::span<int32_t> host(host_results_.data(),
+                                static_cast<size_t>(listed ? n * kResultWords : 2 * n));
   device_->copy_to_host(std::as_writable_bytes(host), results_.data());
 
   const auto word = [&](int64_t i) { return host[static_cast<size_t>(i)]; };
@@ -191,7 +195,7 @@ std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, 
   choices_.clear();
   for (int64_t row = 0; row < n; ++row) {
     TopLogprob* const top = top_.data() + row * kTopLogprobs;
-    for (int64_t i = 0; i < kTopLogprobs; ++i) {
+    for (int64_t i = 0; listed && i < kTopLogprobs; ++i) {
       const int64_t at = 2 * n + row * kTopLogprobs + i;
       top[i] = {word(at), number(at + n * kTopLogprobs)};
     }

@@ -34,7 +34,8 @@ class StepSampler {
   struct Choice {
     int32_t token = 0;  // -1: the row's logits are not finite, or nothing is left to choose from
     float logprob = 0;
-    std::span<const TopLogprob> top;  // [kTopLogprobs], until the next call
+    // [kTopLogprobs], until the next call; undefined from where the row wants no more of them.
+    std::span<const TopLogprob> top;
   };
   // The rows of one sequence: one after its tokens so far, one more after each draft.
   struct Rows {
