@@ -122,9 +122,13 @@ class ModelRunner {
   const Batch& fill_batch(Phase phase, std::span<const SequenceRows> rows,
                           std::span<const int64_t> positions);
   const Batch& make_mtp_batch(Phase phase, std::span<const MtpRows> rows, LogitsWanted logits);
-  void run_mtp(const Batch& batch, uint64_t kind, GreedyChooser& chooser);
+  // Whether what waited is among the rows' hidden, and has to be brought together with the rest.
+  static bool has_earlier(std::span<const MtpRows> rows);
+  void gather_hidden(std::span<const MtpRows> rows);
+  void run_draft(const Batch& batch, GreedyChooser& chooser);
+  enum class StepKind : uint8_t { kTarget, kDraft, kFollow, kFollowGathered };
   // Runs a decode step, or replays one that enqueued the same.
-  void run_step(const Batch& batch, uint64_t kind, const std::function<void()>& step);
+  void run_step(const Batch& batch, StepKind kind, const std::function<void()>& step);
 
   const Qwen35Model& model_;
   Device& device_;

@@ -22,15 +22,16 @@ void StepBatch::lay_out(int64_t rows, int64_t sequences) {
   const auto* at = reinterpret_cast<const int32_t*>(memory_.data());
   const auto take = [&at](int64_t count) { return std::exchange(at, at + count); };
   batch_.tokens = take(rows);
-  batch_.embedding_index = take(rows);
+  batch_.hidden_rows = take(rows);
   batch_.positions = take(3 * rows);
+  batch_.context_length = take(sequences);
+  batch_.accepted = take(sequences);
+  batch_.embedding_index = take(rows);
   batch_.row_sequence = take(rows);
   batch_.logits_rows = take(rows);
   batch_.row_begin = take(sequences + 1);
   batch_.position_delta = take(sequences);
-  batch_.context_length = take(sequences);
   batch_.slot = take(sequences);
-  batch_.accepted = take(sequences);
   batch_.page_table = take(sequences * sizes_.pages);
 }
 
@@ -84,6 +85,8 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
     for (int64_t i = 0; i < count; ++i, ++row) {
       host(batch_.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
       host(batch_.embedding_index)[row] = -1;
+      host(batch_.hidden_rows)[row] =
+          static_cast<int32_t>(plan.hidden_row < 0 ? row : plan.hidden_row + i);
       host(batch_.row_sequence)[row] = static_cast<int32_t>(s);
       std::fill_n(host(batch_.positions) + 3 * row, 3, static_cast<int32_t>(begin + i));
       const bool wanted = plan.logits == LogitsWanted::kAll ||

@@ -21,6 +21,9 @@ struct SequenceRows {
   SequenceState* sequence = nullptr;
   std::span<const int32_t> tokens;
   LogitsWanted logits = LogitsWanted::kLast;
+  // Of an MTP step: where the hidden that its first row starts from is, and behind it those of the
+  // others; -1: where the rows themselves are.
+  int64_t hidden_row = -1;
 };
 
 class StepBatch {
@@ -29,7 +32,7 @@ class StepBatch {
     int64_t rows = 0, sequences = 0, logits_rows = 0;
     int64_t pages = 0;  // a sequence may have
     // Of all arrays together.
-    int64_t words() const { return rows * 7 + (sequences + 1) + sequences * (4 + pages); }
+    int64_t words() const { return rows * 8 + (sequences + 1) + sequences * (4 + pages); }
   };
   // device outlives it. Error: kResourceExhausted.
   static Result<StepBatch> make(Device& device, const Sizes& sizes);

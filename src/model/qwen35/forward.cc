@@ -167,6 +167,7 @@ void combine_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, Activat
       {.batch = batch, .table = model.weights.embed, .out = act.mtp_embedding, .chosen = chosen});
   ops.mtp_combine({.embedding = act.mtp_embedding,
                    .hidden = act.mtp_hidden,
+                   .hidden_rows = batch.hidden_rows,
                    .embedding_norm = mtp.embedding_norm,
                    .hidden_norm = mtp.hidden_norm,
                    .epsilon = model.config.norm_epsilon,
