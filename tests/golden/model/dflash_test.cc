@@ -12,6 +12,7 @@
 #include "engine/dflash_drafter.h"
 #include "engine/engine.h"
 #include "golden_model.h"
+#include "support/counting_device.h"
 
 namespace pewter {
 namespace {
@@ -190,6 +191,27 @@ TEST_P(NanoDflash, ContextGrowsStepByStep) {
   };
   const std::vector<int32_t> waited = last_drafts(0);
   EXPECT_EQ(last_drafts(7), waited);
+}
+
+// Context and block are steps; nothing else is waited for than the block's guesses.
+TEST_P(NanoDflash, WaitsOnceForABlock) {
+  test::CountingDevice counting(device());
+  const std::unique_ptr<Drafter> drafter =
+      DflashDrafter::make(model_, *loaded_->runner, counting, *loaded_->backend.ops).value();
+  const std::span<const int32_t> known = std::span(ids_).first(41);
+  loaded_->runner->prefill({.sequence = &sequence_, .tokens = known.first(40)});
+  drafter->read(sequence_, known.first(40), 0);
+  std::vector<int32_t> drafts;
+  const DraftSequence sequence{.state = &sequence_,
+                               .tokens = known,
+                               .first_row = 39,
+                               .rows = 1,
+                               .most = 7,
+                               .drafts = &drafts};
+  counting.take_events();
+  drafter->draft(std::span(&sequence, 1));
+  EXPECT_EQ(counting.take_events(), "ssw");
+  EXPECT_EQ(drafts.size(), 7u);
 }
 
 struct Said {
