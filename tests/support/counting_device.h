@@ -11,12 +11,15 @@ class CountingDevice final : public Device {
 
   // A letter for each since the last call: "s" a step, "w" a copy to the host, which is a wait.
   std::string take_events() { return std::exchange(events_, {}); }
+  // Copies to the device since the last call.
+  int64_t take_copies() { return std::exchange(copies_, 0); }
 
   std::string_view name() const override { return device_.name(); }
   DeviceMemory memory() const override { return device_.memory(); }
   int64_t cache_bytes() const override { return device_.cache_bytes(); }
   Result<Buffer> allocate(int64_t bytes) override { return device_.allocate(bytes); }
   void copy_to_device(std::byte* to, std::span<const std::byte> from) override {
+    copies_ += from.empty() ? 0 : 1;
     device_.copy_to_device(to, from);
   }
   void copy_to_host(std::span<std::byte> to, const std::byte* from) override {
@@ -47,6 +50,7 @@ class CountingDevice final : public Device {
  private:
   Device& device_;
   std::string events_;
+  int64_t copies_ = 0;
 };
 
 }  // namespace pewter::test
