@@ -10,9 +10,8 @@ import argparse
 import csv
 import io
 import os
-import subprocess
 
-from bench_tools import PROGRAM, ROOT, append_rows, commit, cpu_name, device_folder, fail, print_table
+from bench_tools import ROOT, append_rows, bench_output, commit, cpu_name, device_folder, print_table
 
 PROMPTS = os.path.join(ROOT, "tests", "golden", "data", "demo", "answers.json")
 PLAIN_METHODS = "plain,suffix,mtp:1,mtp:3,mtp,auto"
@@ -32,7 +31,7 @@ def main():
     options = parser.parse_args()
 
     dflash = ",dflash:4,dflash" if options.draft_model else ""
-    arguments = ["bench", "accept", options.model, "--prompts", PROMPTS, "--threads", options.threads,
+    arguments = ["accept", options.model, "--prompts", PROMPTS, "--threads", options.threads,
                  "--repeat", options.repeat, "--temperature", options.temperature, "--csv",
                  "--methods", options.methods or PLAIN_METHODS + dflash]
     if options.draft_model:
@@ -40,10 +39,7 @@ def main():
     if not options.no_record:
         os.makedirs(device_folder(), exist_ok=True)
         arguments += ["--svg", os.path.join(device_folder(), "accept.svg")]
-    done = subprocess.run([PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        fail(f"pewter {' '.join(arguments)} ended with {done.returncode}")
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    rows = list(csv.DictReader(io.StringIO(bench_output(arguments))))
     for row in rows:
         row.update(commit=commit(), cpu=cpu_name(), threads=options.threads, repeats=options.repeat)
     print_table([["family", "method", "tok/s", "tokens a step"],

@@ -1,4 +1,5 @@
 """What the benches share: running `pewter bench`, naming the device, keeping results as CSV."""
+import argparse
 import csv
 import json
 import os
@@ -11,20 +12,39 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM = os.path.join(ROOT, "build", "pewter")
 
 
-def fail(message):
+def complain(message):
     print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
+
+
+def fail(message):
+    complain(message)
     sys.exit(1)
 
 
-def pewter_bench(arguments):
-    """The JSON object that `pewter bench ARGUMENTS` prints."""
-    if not os.access(PROGRAM, os.X_OK):
-        fail(f"{PROGRAM} is not built: ./dev build")
-    done = subprocess.run([PROGRAM, "bench", *arguments, "--json"], stdout=subprocess.PIPE, text=True,
-                          check=False)
-    if done.returncode != 0:
-        fail(f"pewter bench {' '.join(arguments)} ended with {done.returncode}")
-    return json.loads(done.stdout)
+def try_bench(arguments, program=PROGRAM):
+    """What `pewter bench ARGUMENTS` prints, or None, said why, when it fails."""
+    if not os.access(program, os.X_OK):
+        fail(f"{program} is not built: ./dev build")
+    done = subprocess.run([program, "bench", *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 0:
+        return done.stdout
+    complain(f"pewter bench {' '.join(arguments)} ended with {done.returncode}")
+    return None
+
+
+def bench_output(arguments, program=PROGRAM):
+    """The same, but that this program ends, too."""
+    output = try_bench(arguments, program)
+    return sys.exit(1) if output is None else output
+
+
+def pewter_bench(arguments, program=PROGRAM):
+    """The JSON object that `pewter bench ARGUMENTS` prints; ends this program when it fails."""
+    return json.loads(bench_output([*arguments, "--json"], program))
+
+
+def percent(share, digits=1):
+    return f"{100 * share:.{digits}f} %"
 
 
 def cpu_name():
@@ -53,6 +73,28 @@ def commit():
         return done.stdout.strip()
     dirty = git("status", "--porcelain", "--untracked-files=no")
     return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if dirty else "")
+
+
+def gpu_arguments(doc, **defaults):
+    """A parser of what the benches of a GPU are told: where the program is a copy on the GPU's machine,
+    git is not at hand. Defaults: those of --unique-layers and --repeat."""
+    parser = argparse.ArgumentParser(description=doc.split("\n", maxsplit=1)[0])
+    parser.add_argument("--results", required=True, help="CSV to write")
+    parser.add_argument("--program", default=PROGRAM)
+    parser.add_argument("--commit", default="", help="commit of the program, where git is not at hand")
+    parser.add_argument("--unique-layers", help="layers made; the model repeats them")
+    parser.add_argument("--repeat")
+    parser.set_defaults(**defaults)
+    return parser
+
+
+def write_rows(path, columns, rows):
+    """Writes a CSV of dictionaries' values in these columns."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def append_rows(name, columns, rows):

@@ -19,6 +19,7 @@ import threading
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 from program import MODEL, Server  # noqa: E402
+from bench_tools import percent  # noqa: E402
 
 PROMPT, ANSWER = 1024, 256  # tokens
 MOST_APART = 0.05
@@ -68,7 +69,7 @@ def main():
     for run, (prompt, decode, (our_prompt, our_decode)) in enumerate(values, 1):
         worst = max(worst, abs(prompt / our_prompt - 1), abs(decode / our_decode - 1))
         print(f"{run:3} {prompt:16.0f} {our_prompt:7.0f} {decode:16.1f} {our_decode:7.1f}")
-    print(f"at most {100 * worst:.1f} % apart")
+    print(f"at most {percent(worst)} apart")
     sys.exit(worst > MOST_APART)
 
 

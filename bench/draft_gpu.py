@@ -7,14 +7,9 @@ Prints a table and writes the figures to a CSV: bench/results/h200/drafting.csv 
     bench/draft_gpu.py --results FILE [--program PATH] [--commit NAME] [--unique-layers N] [--repeat N]
                        [--shape NAME] [--device NAME] [--tokens N]
 """
-import argparse
-import csv
 import json
-import os
-import subprocess
-import sys
 
-from bench_tools import PROGRAM, commit
+from bench_tools import commit, gpu_arguments, percent, try_bench, write_rows
 
 COLUMNS = ["commit", "processors", "shape", "format", "head", "unique_layers", "tokens", "depth", "rows",
            "forced_tokens_per_step", "routing", "distinct_experts", "speculate", "draft_format",
@@ -48,14 +43,9 @@ CASES = [
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--results", required=True, help="CSV to write")
-    parser.add_argument("--program", default=PROGRAM)
-    parser.add_argument("--commit", default="", help="commit of the program, where git is not at hand")
+    parser = gpu_arguments(__doc__, unique_layers="4", repeat="3")
     parser.add_argument("--shape", default="qwen3.5-122b")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--unique-layers", default="4", help="layers made; the model repeats them")
-    parser.add_argument("--repeat", default="3")
     parser.add_argument("--tokens", default="48", help="steps of a repeat")
     options = parser.parse_args()
 
@@ -63,16 +53,13 @@ def main():
     print(line.format("", "tok/s", "x", "draft us", "x copy", "of step", "rollback"), flush=True)
     rows = []
     for case in CASES:
-        arguments = ["bench", "decode", "--device", options.device, "--shape", options.shape, "--format",
-                     "hybrid", "--lm-head", "int8", "--unique-layers", options.unique_layers,
-                     "--repeat", options.repeat, "--tokens", options.tokens, *case, "--json"]
-        done = subprocess.run([options.program, *arguments], stdout=subprocess.PIPE, text=True,
-                              check=False)
-        if done.returncode != 0:
-            print(f"draft_gpu.py: pewter {' '.join(arguments)} ended with {done.returncode}",
-                  file=sys.stderr)
+        output = try_bench(["decode", "--device", options.device, "--shape", options.shape, "--format",
+                            "hybrid", "--lm-head", "int8", "--unique-layers", options.unique_layers,
+                            "--repeat", options.repeat, "--tokens", options.tokens, *case, "--json"],
+                           options.program)
+        if output is None:
             continue
-        result = json.loads(done.stdout)
+        result = json.loads(output)
         rows.append({**result, "commit": options.commit or commit(), "repeats": options.repeat})
         share = result.get("draft_share_of_ceiling", 0)
         drafts = "draft_us" in result
@@ -80,16 +67,11 @@ def main():
                           f"{result['tokens_per_second'] / rows[0]['tokens_per_second']:.2f}",
                           f"{result['draft_us']:.0f}" if drafts else "",
                           f"{1 / share:.2f}" if share else "",
-                          f"{100 * result['draft_share_of_step']:.1f} %" if drafts else "",
-                          f"{100 * result['rollback_share_of_step']:.2f} %"
+                          percent(result["draft_share_of_step"]) if drafts else "",
+                          percent(result["rollback_share_of_step"], 2)
                           if "rollback_share_of_step" in result else ""), flush=True)
-    os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
-    with open(options.results, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return 0
+    write_rows(options.results, COLUMNS, rows)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

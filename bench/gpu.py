@@ -5,14 +5,7 @@ Prints a table and writes the figures to a CSV: bench/results/h200/speed.csv is 
 
     bench/gpu.py --results FILE [--program PATH] [--commit NAME] [--unique-layers N] [--repeat N]
 """
-import argparse
-import csv
-import json
-import os
-import subprocess
-import sys
-
-from bench_tools import PROGRAM, commit
+from bench_tools import commit, gpu_arguments, percent, pewter_bench, write_rows
 
 COLUMNS = ["commit", "processors", "bench", "shape", "format", "head", "unique_layers", "tokens",
            "depth", "rows", "sequences", "repeats", "tokens_per_second", "tokens_per_second_median",
@@ -25,39 +18,22 @@ CASES = [("122b", HEAD), ("122b", ["--lm-head", "bf16"]), ("35b", HEAD),
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--results", required=True, help="CSV to write")
-    parser.add_argument("--program", default=PROGRAM)
-    parser.add_argument("--commit", default="", help="commit of the program, where git is not at hand")
-    parser.add_argument("--unique-layers", default="8", help="layers made; the model repeats them")
-    parser.add_argument("--repeat", default="3")
-    options = parser.parse_args()
+    options = gpu_arguments(__doc__, unique_layers="8", repeat="3").parse_args()
 
     line = "  {:<44}{:>8}{:>14}{:>14}{:>9}"
     print(line.format("", "tok/s", "reached", "copy", "share"), flush=True)
     rows = []
     for shape, more in CASES:
-        arguments = ["bench", "decode", "--device", "cuda", "--shape", "qwen3.5-" + shape, "--format",
-                     "hybrid", "--unique-layers", options.unique_layers, "--repeat", options.repeat,
-                     "--tokens", "48", *more, "--json"]
-        done = subprocess.run([options.program, *arguments], stdout=subprocess.PIPE, text=True,
-                              check=False)
-        if done.returncode != 0:
-            print(f"gpu.py: pewter {' '.join(arguments)} ended with {done.returncode}", file=sys.stderr)
-            return 1
-        result = json.loads(done.stdout)
+        result = pewter_bench(["decode", "--device", "cuda", "--shape", "qwen3.5-" + shape, "--format",
+                               "hybrid", "--unique-layers", options.unique_layers, "--repeat",
+                               options.repeat, "--tokens", "48", *more], options.program)
         print(line.format(shape + " " + " ".join(more), f"{result['tokens_per_second']:.1f}",
                           f"{result['gb_per_second']:.0f} GB/s",
                           f"{result['ceiling_gb_per_second']:.0f} GB/s",
-                          f"{100 * result['share_of_ceiling']:.1f} %"), flush=True)
+                          percent(result["share_of_ceiling"])), flush=True)
         rows.append({**result, "commit": options.commit or commit(), "repeats": options.repeat})
-    os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
-    with open(options.results, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return 0
+    write_rows(options.results, COLUMNS, rows)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,7 +7,7 @@ Prints a table and appends the figures to bench/results/<device>/speed.csv.
 """
 import argparse
 
-from bench_tools import append_rows, commit, cpu_name, pewter_bench
+from bench_tools import append_rows, commit, cpu_name, percent, pewter_bench
 
 COLUMNS = ["commit", "cpu", "bench", "shape", "format", "head", "unique_layers", "threads", "tokens",
            "depth", "rows", "sequences", "repeats", "tokens_per_second", "tokens_per_second_median",
@@ -45,10 +45,10 @@ def main():
         depth = result["depth"]
         if bench == "decode" and depth == 0:
             shallow[weights] = rate
-        against = f"{100 * rate / shallow[weights]:.1f} %" if depth else ""
+        against = percent(rate / shallow[weights]) if depth else ""
         print(line.format(f"{bench} {weights}" + (f" at {depth}" if depth else ""), f"{rate:.1f}",
                           f"{result['tokens_per_second_median']:.1f}", f"{reached:.1f} {unit}",
-                          f"{ceiling:.1f} {unit}", f"{100 * result['share_of_ceiling']:.1f} %",
+                          f"{ceiling:.1f} {unit}", percent(result["share_of_ceiling"]),
                           against).rstrip(), flush=True)
         rows.append({**result, "commit": commit(), "cpu": cpu_name(), "repeats": options.repeat})
     if not options.no_record:

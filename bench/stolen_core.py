@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from bench_tools import append_rows, commit, cpu_name, pewter_bench
+from bench_tools import append_rows, commit, cpu_name, percent, pewter_bench
 
 COLUMNS = ["commit", "cpu", "shape", "format", "threads", "rounds", "alone", "beside", "ratio"]
 
@@ -48,7 +48,7 @@ def main():
             beside.append(pewter_bench(arguments)["tokens_per_second"])
         print(f"alone {alone[-1]:.1f} tok/s, beside a spinning process {beside[-1]:.1f}", flush=True)
     ratio = max(beside) / max(alone)
-    print(f"best: {max(alone):.1f} and {max(beside):.1f} tok/s: {100 * ratio:.1f} %")
+    print(f"best: {max(alone):.1f} and {max(beside):.1f} tok/s: {percent(ratio)}")
     if not options.no_record:
         row = {"commit": commit(), "cpu": cpu_name(), "shape": "third", "format": options.format,
                "threads": result["threads"], "rounds": options.rounds, "alone": max(alone),

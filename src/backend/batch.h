@@ -18,10 +18,12 @@ struct Batch {
   int64_t rows = 0, sequences = 0, logits_count = 0;
   int64_t page_table_stride = 0;  // entries a sequence has in page_table
 
-  const int32_t* tokens = nullptr;  // [rows]
+  // [rows]; -1 - i: the token of choice i (EmbedArgs::chosen), which the host need not know yet.
+  const int32_t* tokens = nullptr;
   const int32_t* embedding_index =
       nullptr;            // [rows] row of `embeddings` to take instead of the token's, or -1
   TensorView embeddings;  // [given, hidden] f32, undefined when none are given
+  const int32_t* hidden_rows = nullptr;     // [rows] of an MTP step: where each one's hidden is
   const int32_t* positions = nullptr;       // [rows, 3] time, height, width for RoPE
   const int32_t* position_delta = nullptr;  // [sequences] added to every position of a sequence
   const int32_t* row_sequence = nullptr;    // [rows] index of the row's sequence in this batch

@@ -17,11 +17,18 @@
 
 namespace pewter {
 
+// Tokens that ops have chosen, for rows that go on from them.
+struct ChosenTokens {
+  TensorView choices;  // [any] i32; -1, where nothing was to choose from, counts as 0
+  TensorView ids;      // [N] i32: the token that each choice stands for; undefined: itself
+};
+
 // out[r] = table[token r], or the given embedding.
 struct EmbedArgs {
   const Batch& batch;
   const WeightMatrix& table;  // [vocab, hidden]
   TensorView out;             // [m, hidden] f32
+  ChosenTokens chosen = {};   // for rows whose token is negative
 };
 
 // out = RMSNorm(x)·(1 + norm) projected by each matrix, outputs side by side.
@@ -102,8 +109,8 @@ struct BlockStages {
   constexpr bool runs(int stage) const { return only < 0 || only == stage; }
 };
 
-// Matrices that the blocks behind a block read first, in their order: a hint. Where a block leaves
-// memory idle, a backend may fetch them into a cache.
+// Matrices that the blocks behind a token mixer read first, in their order: a hint. Where a mixer
+// leaves memory idle, a backend may fetch them into a cache.
 using NextWeights = std::span<const WeightMatrix* const>;
 
 // A whole token mixer with its projections; by default the stages in turn.
@@ -165,7 +172,6 @@ struct MoeArgs {
   RouteArgs route;
   ExpertsUpArgs up;
   ExpertsDownAddArgs down;
-  NextWeights next = {};
   BlockStages stages = {};
 };
 
@@ -199,11 +205,14 @@ struct LogitsArgs {
 // norm(hidden)).
 struct MtpCombineArgs {
   TensorView embedding;  // [m, hidden] f32
-  TensorView hidden;     // [m, hidden] act, the target's hidden after its final norm
+  TensorView hidden;     // [any, hidden] act, after the final norm: the target's, or its own
+  const int32_t* hidden_rows = nullptr;    // [m] the row of `hidden` that each takes; null: its own
   TensorView embedding_norm, hidden_norm;  // [hidden] f32
   float epsilon = 0;
   const WeightMatrix& fc;  // [hidden, 2·hidden]
   TensorView out;          // [m, hidden] f32, the layer's residual stream
+
+  int64_t hidden_row(int64_t row) const { return hidden_rows != nullptr ? hidden_rows[row] : row; }
 };
 
 // Copies a tensor on the step's stream (drafter taps of the residual stream).

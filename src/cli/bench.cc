@@ -9,6 +9,7 @@
 #include "cli/bench_drafting.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/draft_vocabulary.h"
 #include "cli/kernels_report.h"
 #include "cli/profile_report.h"
 #include "cli/shared_flags.h"
@@ -81,9 +82,10 @@ class BenchCommand final : public Command {
     flags.option("--draft-format", "NAME", draft_format_,
                  "Of a --shape, the matrices of the MTP layer or the drafter: bf16 (default), fp8 "
                  "or int4");
-    flags.option("--draft-head-rows", "N", draft_head_rows_,
-                 "Of a --shape, and of accept, choose guesses among so many tokens, with a head in "
-                 "int8 of its own (default: all, with --lm-head)");
+    flags.option("--draft-head-rows", "N|FILE", draft_head_rows_,
+                 "Of a --shape, and of accept, choose guesses among so many tokens, of accept also "
+                 "among a file's ids, with a head in int8 of its own (default: all, with "
+                 "--lm-head)");
     flags.option("--routing", "NAME", routing_,
                  "Of a --shape, experts of a step's rows: uniform, as if each chose for itself "
                  "(default), or overlapped, top_k x rows^0.74 distinct ones, as in text");
@@ -204,7 +206,17 @@ class BenchCommand final : public Command {
       return invalid("--draft-format and --draft-head-rows belong to --shape");
     if (drafts_ == DraftMethod::kSuffix && (draft_format_ || draft_head_rows_))
       return invalid("--draft-format and --draft-head-rows: suffix has no weights");
-    return check_range("--draft-head-rows", draft_head_rows_, 1, INT32_MAX);
+    TRY(check_draft_vocabulary());
+    if (!draft_vocabulary_.file.empty())
+      return invalid("--draft-head-rows: a --shape has no tokens of a file, want a number");
+    return {};
+  }
+  Status check_draft_vocabulary() {
+    if (!draft_head_rows_) return {};
+    Result<DraftVocabulary> parsed = parse_draft_vocabulary(*draft_head_rows_);
+    if (!parsed) return parsed.error().within("--draft-head-rows");
+    draft_vocabulary_ = *std::move(parsed);
+    return {};
   }
   Status check_by_cost() const {
     if (!speculate_) return invalid("drafting needs --speculate");
@@ -233,7 +245,7 @@ class BenchCommand final : public Command {
           "to "
           "do, and not of the others");
     if (lm_head_ != "int8" && lm_head_ != "bf16") return invalid("--lm-head: want int8 or bf16");
-    TRY(check_range("--draft-head-rows", draft_head_rows_, 1, INT32_MAX));
+    TRY(check_draft_vocabulary());
     if (!(temperature_.value_or(0) >= 0)) return invalid("--temperature: is below 0");
     TRY_ASSIGN(accept_methods_, parse_accept_methods(methods_.value_or("plain,suffix,mtp,auto")));
     const bool dflash = std::ranges::any_of(accept_methods_, [](const AcceptMethod& method) {
@@ -252,7 +264,7 @@ class BenchCommand final : public Command {
     options.model.lm_head = lm_head_ == "int8" ? LmHead::kInt8 : LmHead::kAsStored;
     options.model.drafter = draft_model_.value_or("");
     options.model.every_drafter = true;
-    options.model.draft_vocabulary = {.rows = draft_head_rows_.value_or(0)};
+    options.model.draft_vocabulary = draft_vocabulary_;
     // Memory is planned for the longest drafts there are.
     options.model.draft = {.method = DraftMethod::kAuto, .tokens = kMaxDrafts};
     options.sequences = sequences_.value_or(1);
@@ -293,7 +305,7 @@ class BenchCommand final : public Command {
         .drafts = drafts_,
         .drafter = draft_model_.value_or(""),
         .draft_format = draft_format_.value_or("bf16"),
-        .draft_head_rows = draft_head_rows_.value_or(0),
+        .draft_head_rows = draft_vocabulary_.rows,
         .routing = routing_.value_or("") == "overlapped" ? Routing::kOverlapped : Routing::kUniform,
         .repeats = repeats_.value_or(5),
         .unique_layers = unique_layers_.value_or(0),
@@ -322,8 +334,9 @@ class BenchCommand final : public Command {
   ModelFlags backend_;
   std::vector<AcceptMethod> accept_methods_;
   std::optional<std::string> prompts_, methods_, draft_model_, svg_;
-  std::optional<std::string> speculate_, draft_format_, routing_;
-  std::optional<int64_t> draft_tokens_, draft_head_rows_;
+  std::optional<std::string> speculate_, draft_format_, routing_, draft_head_rows_;
+  DraftVocabulary draft_vocabulary_;
+  std::optional<int64_t> draft_tokens_;
   DraftMethod drafts_ = DraftMethod::kNone;
   std::optional<float> temperature_, forced_tokens_, acceptance_;
   std::optional<int64_t> unique_layers_, tokens_, depth_, rows_, sequences_, repeats_;

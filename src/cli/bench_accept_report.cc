@@ -59,8 +59,7 @@ std::string accept_text(const AcceptResult& result) {
   }
   std::vector<std::string> right = {"guesses that were right"};
   for (const AcceptCell& cell : result.cells.back())
-    right.push_back(
-        cell.drafts.draft_tokens > 0 ? fixed(100 * cell.drafts.acceptance_rate(), 1) + " %" : "-");
+    right.push_back(cell.drafts.draft_tokens > 0 ? percent(cell.drafts.acceptance_rate()) : "-");
   table.row(right);
   return table.text();
 }

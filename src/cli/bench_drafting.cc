@@ -14,12 +14,6 @@
 namespace pewter {
 namespace {
 
-double median(std::vector<double> values) {
-  const auto half = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, half);
-  return *half;
-}
-
 class DraftingSession {
  public:
   DraftingSession(const DraftingOptions& options, BenchModel& made)
@@ -151,8 +145,6 @@ class DraftingSession {
   std::vector<StepSampler::Rows> sampled_;
   std::vector<DraftSequence> wanted_;
 };
-
-std::string percent(double part) { return fixed(100 * part, 1) + " %"; }
 
 }  // namespace
 

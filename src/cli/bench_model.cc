@@ -117,6 +117,7 @@ struct ShapePlan {
   ModelConfig config;
   FormatChoice format;
   std::optional<DflashConfig> dflash;
+  WeightSpec draft_format;  // of its matrices
 };
 
 Status check_memory(const BenchOptions& options, const BenchModel& made, const ShapePlan& plan,
@@ -129,7 +130,7 @@ Status check_memory(const BenchOptions& options, const BenchModel& made, const S
   int64_t drafter = 0;
   if (plan.dflash) {
     runner += DflashDrafter::memory(*plan.dflash, device, *made.backend.ops, runner_options);
-    drafter = DflashModel::stored_bytes(*plan.dflash, device);
+    drafter = DflashModel::stored_bytes(*plan.dflash, device, plan.draft_format);
   }
   const int64_t beside = runner.total() + drafter + other_bytes;
   RandomWeightOptions weights = weight_options(options);
@@ -160,6 +161,8 @@ Result<ShapePlan> plan_shape(const BenchOptions& options) {
              shape_formats(options.format, {.head = options.lm_head, .mtp = options.draft_format}));
   if (options.drafts == DraftMethod::kDflash) {
     TRY_ASSIGN(plan.dflash, dflash_shape(options.shape));
+    TRY_ASSIGN(plan.draft_format,
+               weight_spec_named("draft format", options.draft_format, kDraftFormats));
   }
   if (options.draft_head_rows > plan.config.vocab_size)
     return invalid(str_cat("--draft-head-rows: ", options.draft_head_rows, " of ",
@@ -186,9 +189,7 @@ Result<BenchModel> make_random(const BenchOptions& options, int64_t other_bytes,
              make_random_weights(device, plan.config, plan.format, made_with));
   TRY_ASSIGN(made.model, Qwen35Model::make(device, std::move(plan.config), std::move(weights)));
   if (plan.dflash) {
-    TRY_ASSIGN(const WeightSpec format,
-               weight_spec_named("draft format", options.draft_format, kDraftFormats));
-    TRY_ASSIGN(made.dflash, make_random_dflash(device, *plan.dflash, format));
+    TRY_ASSIGN(made.dflash, make_random_dflash(device, *plan.dflash, plan.draft_format));
     TRY(tap(options, made));
   }
   return made;

@@ -67,15 +67,15 @@ void add_drafting(const BenchResult& r, Table& table) {
   if (r.draft) {
     const DraftCost& d = *r.draft;
     table.row({"drafting", microseconds(d.seconds),
-               str_cat("a step, ", fixed(100 * d.seconds / r.step_seconds(), 1), " % of it")});
+               str_cat("a step, ", percent(d.seconds / r.step_seconds()), " of it")});
     if (d.bytes > 0)
       table.row({"", rate(d.bytes / 1e6) + " MB",
-                 str_cat("needed, ", fixed(100 * d.bytes_per_second() / ceiling(r), 1),
-                         " % of the ceiling: ", fixed(ceiling(r) / d.bytes_per_second(), 2),
+                 str_cat("needed, ", percent(d.bytes_per_second() / ceiling(r)),
+                         " of the ceiling: ", fixed(ceiling(r) / d.bytes_per_second(), 2),
                          " times as long as at it")});
   }
   if (r.rollback)
-    table.row({"rolling back", fixed(100 * r.rollback->extra(), 2) + " %",
+    table.row({"rolling back", percent(r.rollback->extra(), 2),
                str_cat("of a step: ", microseconds(r.rollback->after_part), " after ",
                        r.rollback->rows, " accepted rows, ", microseconds(r.rollback->after_all),
                        " after ", r.options.rows)});
@@ -87,7 +87,7 @@ std::string bench_text(const BenchResult& r) {
   using enum Table::Align;
   Table table({kLeft, kRight, kLeft});
   table.row({"best", rate(r.best()) + " tok/s", str_cat("of ", r.tokens_per_second.size())});
-  table.row({"median", rate(r.median()) + " tok/s", ""});
+  table.row({"median", rate(median(r.tokens_per_second)) + " tok/s", ""});
   if (decodes(r)) {
     table.row({"needed", rate(r.bytes_per_token / 1e6) + " MB",
                r.config.is_moe() ? str_cat("a token, with ", fixed(r.distinct_experts, 1), " of ",
@@ -103,7 +103,7 @@ std::string bench_text(const BenchResult& r) {
                r.arithmetic.instruction +
                    (r.arithmetic.is_native ? "" : ": this CPU has no dot product of the type")});
   }
-  table.row({"share", fixed(100 * reached(r) / ceiling(r), 1) + " %", "of the ceiling"});
+  table.row({"share", percent(reached(r) / ceiling(r)), "of the ceiling"});
   add_drafting(r, table);
   return str_cat(model_text(r), " on ", r.device, ": ", work_text(r), "\n",
                  formats_text(r.footprint), "\n", table.text(), r.profile ? profile_text(r) : "");
@@ -133,7 +133,7 @@ Json bench_json(const BenchResult& r) {
   set("tokens", o.tokens);
   set("depth", o.depth);
   set("tokens_per_second", r.best());
-  set("tokens_per_second_median", r.median());
+  set("tokens_per_second_median", median(r.tokens_per_second));
   set("repeats", Json::Array(r.tokens_per_second.begin(), r.tokens_per_second.end()));
   if (decodes(r)) {
     set("rows", o.rows);

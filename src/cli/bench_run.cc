@@ -61,11 +61,10 @@ double BenchResult::step_seconds() const {
   return static_cast<double>(options.sequences) * options.tokens_per_step() / best();
 }
 
-double BenchResult::median() const {
-  std::vector<double> sorted = tokens_per_second;
-  std::ranges::sort(sorted);
-  const size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 Result<BenchResult> run_bench(const BenchOptions& options, const BenchHooks& hooks) {

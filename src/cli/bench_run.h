@@ -85,8 +85,10 @@ struct BenchResult {
 
   double best() const;
   double step_seconds() const;  // of the best repeat
-  double median() const;
 };
+
+// Of an even number of values the mean of the two in the middle.
+double median(std::vector<double> values);
 
 struct BenchHooks {
   std::function<void(const std::string& what)> progress;  // a line that replaces the last

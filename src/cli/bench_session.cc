@@ -111,11 +111,6 @@ double BenchSession::repeat(int64_t tokens) {
 }
 
 RollbackCost BenchSession::rollback(int64_t steps) {
-  const auto median = [](std::vector<double> values) {
-    const auto half = values.begin() + std::ssize(values) / 2;
-    std::ranges::nth_element(values, half);
-    return *half;
-  };
   const int64_t part = options_.rows / 2;
   std::vector<double> after_part, after_all;
   for (int64_t i = 0; i < std::max<int64_t>(steps, 4); ++i) {

@@ -27,8 +27,8 @@ std::string kernels_text(const KernelResult& r) {
                kernel.n > 0 ? str_cat(kernel.n, " x ", kernel.k) : "", str_cat(kernel.rows),
                kernel.n > 0 ? "" : str_cat(kernel.depth), rate(t.seconds * 1e6),
                has_bytes ? rate(t.bytes / 1e6) : "", has_bytes ? rate(reached / 1e9) : "",
-               has_bytes ? percent(reached, r.copy_bytes_per_second) : "",
-               has_bytes ? percent(reached, r.read_bytes_per_second) : ""});
+               has_bytes ? percent(reached / r.copy_bytes_per_second) : "",
+               has_bytes ? percent(reached / r.read_bytes_per_second) : ""});
   }
   text += "\n" + table.text();
   if (any_cached) text += str_cat("\n", kStarNote);

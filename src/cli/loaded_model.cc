@@ -69,13 +69,13 @@ MemoryOptions ModelOptions::memory_options(bool with_mtp) const {
 namespace {
 
 // What is wrong with a drafter shows before the model is read.
-Result<std::optional<DflashConfig>> read_drafter(const ModelOptions& options,
-                                                 const ModelConfig& target) {
-  if (options.drafter.empty() || !options.draft.enabled()) return std::optional<DflashConfig>();
-  TRY_ASSIGN(DflashConfig config, read_dflash_config(options.drafter));
-  if (const Status fits = config.check_target(target); !fits)
+Result<std::optional<DflashPlan>> plan_drafter(const ModelOptions& options,
+                                               const ModelConfig& target, const Device& device) {
+  if (options.drafter.empty() || !options.draft.enabled()) return std::optional<DflashPlan>();
+  TRY_ASSIGN(DflashPlan plan, plan_dflash(options.drafter, device));
+  if (const Status fits = plan.config.check_target(target); !fits)
     return fits.error().within(options.drafter);
-  return std::optional(std::move(config));
+  return std::optional(std::move(plan));
 }
 
 }  // namespace
@@ -86,7 +86,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model));
   TRY_ASSIGN(ModelConfig config, ModelConfig::parse(checkpoint.config()));
   TRY(check_context(options.max_model_len, config));
-  TRY_ASSIGN(const std::optional<DflashConfig> drafter, read_drafter(options, config));
+  TRY_ASSIGN(const std::optional<DflashPlan> drafter,
+             plan_drafter(options, config, *backend.device));
   const std::string& directory = checkpoint.directory();
   TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(directory));
   TRY_ASSIGN(std::optional<ChatTemplate> chat_template,
@@ -104,7 +105,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
     MemoryOptions planned = options.memory_options(plan.with_mtp);
     planned.drafter = drafter;
     if (drafter)
-      planned.runner.decode_rows = std::min(planned.runner.decode_rows, drafter->block_size);
+      planned.runner.decode_rows = std::min(planned.runner.decode_rows, drafter->config.block_size);
     // Without a drafter to choose from it, none is made.
     if (!plan.with_mtp && !drafter) draft_ids->clear();
     const int64_t draft_head =
@@ -143,7 +144,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
                        .max_waiting = options.max_waiting,
                        .draft = options.draft};
   if (drafter) {
-    loaded->model.taps = drafter->taps;
+    loaded->model.taps = drafter->config.taps;
     TRY_ASSIGN(engine.dflash, DflashModel::load(options.drafter, *loaded->backend.device));
   }
   const int64_t vocab_size = loaded->model.config.vocab_size;

@@ -95,15 +95,15 @@ Result<MemoryReport> plan_model_memory(const Backend& backend, const ModelConfig
   model.config = config;
   if (options.with_mtp) model.weights.mtp.emplace();
   const Device& device = *backend.device;
-  const std::optional<DflashConfig>& drafter = options.drafter;
+  const std::optional<DflashPlan>& drafter = options.drafter;
   if (drafter) {
-    model.taps = drafter->taps;
-    weight_bytes += DflashModel::stored_bytes(*drafter, device);
+    model.taps = drafter->config.taps;
+    weight_bytes += drafter->stored_bytes;
   }
   const auto bytes_of = [&](RunnerOptions runner) {
-    if (drafter) runner.beside = DflashModel::limits(*drafter);
+    if (drafter) runner.beside = DflashModel::limits(drafter->config);
     RunnerMemory memory = ModelRunner::memory(model, device, *backend.ops, runner);
-    if (drafter) memory += DflashDrafter::memory(*drafter, device, *backend.ops, runner);
+    if (drafter) memory += DflashDrafter::memory(drafter->config, device, *backend.ops, runner);
     return memory;
   };
   return plan_model_memory(std::string(device.name()), device.memory(), config.max_positions,

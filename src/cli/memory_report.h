@@ -7,7 +7,7 @@
 
 #include "backend/factory.h"
 #include "engine/memory_plan.h"
-#include "model/dflash/config.h"
+#include "model/dflash/model.h"
 
 namespace pewter {
 
@@ -24,8 +24,8 @@ struct MemoryOptions {
   int64_t context = 0;  // as MemoryRequest has it, as are the next two
   int64_t cache_bytes = 0;
   RunnerOptions runner;
-  bool with_mtp = false;                     // the MTP layer is loaded, and has a cache of its own
-  std::optional<DflashConfig> drafter = {};  // is loaded beside the model
+  bool with_mtp = false;                   // the MTP layer is loaded, and has a cache of its own
+  std::optional<DflashPlan> drafter = {};  // is loaded beside the model
 };
 // Errors: kInvalidArgument for options that exclude each other.
 Result<MemoryReport> plan_model_memory(const Backend& backend, const ModelConfig& config,

@@ -19,14 +19,12 @@ std::vector<std::string> step_row(const std::string& name, double seconds, doubl
           rate(seconds * 1e6),
           rate(bytes / 1e6),
           rate(reached / 1e9),
-          percent(reached, ceiling)};
+          percent(reached / ceiling)};
 }
 
 }  // namespace
 
 std::string rate(double value) { return fixed(value, value < 10 ? 3 : value < 100 ? 2 : 1); }
-
-std::string percent(double part, double whole) { return fixed(100 * part / whole, 1) + " %"; }
 
 std::string stage_label(const StageTime& stage, bool& starred) {
   std::string name = stage.stage;
@@ -55,7 +53,7 @@ std::string profile_text(const BenchResult& r) {
                rate(number(stage.calls) * stage.seconds * 1e6),
                has_bytes ? rate(stage.bytes / 1e6) : "",
                has_bytes ? rate(stage.bytes_per_second() / 1e9) : "",
-               has_bytes ? percent(stage.bytes_per_second(), ceiling) : ""});
+               has_bytes ? percent(stage.bytes_per_second() / ceiling) : ""});
   };
   for (const StageTime& stage : profile.stages) line(stage);
   table.rule();

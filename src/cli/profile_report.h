@@ -18,8 +18,6 @@ double unexplained_seconds(const StepProfile& profile);
 
 // Four significant digits, about.
 std::string rate(double value);
-// "12.3 %"
-std::string percent(double part, double whole);
 // A stage's name in words, starred when what it reads may lie in a cache; `starred` is set then.
 std::string stage_label(const StageTime& stage, bool& starred);
 // What the star says, a line of its own under a table.

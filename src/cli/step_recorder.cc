@@ -62,7 +62,7 @@ class Block {
   OpCall of(int only) const {
     return [args = args_, op = op_, kept = kept_, only](Ops& ops) {
       Args one = args;
-      one.next = {};
+      if constexpr (requires { one.next; }) one.next = {};
       one.stages.only = only;
       (ops.*op)(one);
     };
@@ -109,9 +109,7 @@ void StepRecorder::attention_net(const AttentionNetArgs& args) {
 
 void StepRecorder::moe(const MoeArgs& args) {
   if (step_ != nullptr) {
-    MoeArgs experts = args;
-    const std::vector<Matrices> kept = {keep(experts.next)};
-    Block block(*step_, "experts_block", experts, &Ops::moe, kept);
+    Block block(*step_, "experts_block", args, &Ops::moe, {});
     block.stage("route", args.route, args.route.router.values.data());
     block.stage("experts_up", args.up, args.up.gate.values.data(), args.up.expert);
     block.stage("experts_down", args.down, args.down.down.values.data(), args.down.expert);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/str_cat.h"
 
 namespace pewter {
 namespace {
@@ -45,5 +46,7 @@ std::string grouped(int64_t number) {
   for (size_t at = digits.size(); at > first + 3; at -= 3) digits.insert(at - 3, 1, ' ');
   return digits;
 }
+
+std::string percent(double share, int digits) { return fixed(100 * share, digits) + " %"; }
 
 }  // namespace pewter

@@ -25,5 +25,7 @@ class Table {
 
 // 1234567 -> "1 234 567".
 std::string grouped(int64_t number);
+// 0.1234 -> "12.3 %".
+std::string percent(double share, int digits = 1);
 
 }  // namespace pewter

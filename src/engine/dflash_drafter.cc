@@ -91,8 +91,12 @@ Status DflashDrafter::allocate() {
   TRY_ASSIGN(context_, StepBatch::make(device_, context_sizes(options)));
   TRY_ASSIGN(block_, StepBatch::make(device_, block_sizes(options)));
   TRY_ASSIGN(whole_block_, StepBatch::make(device_, whole_block_sizes(options)));
-  TRY_ASSIGN(chooser_, GreedyChooser::make(device_, ops_, sizes.block_rows,
-                                           runner_.model().weights.drafting_head().n));
+  const ModelWeights& target = runner_.model().weights;
+  TRY_ASSIGN(chooser_, GreedyChooser::make(device_, ops_,
+                                           {.rows = sizes.block_rows,
+                                            .choices = sizes.block_rows,
+                                            .vocab_limit = target.drafting_head().n,
+                                            .ids = target.drafted_ids()}));
   TRY_ASSIGN(waiting_,
              WaitingRows::make(device_, waiting_sizes(model_->config, activation, options)));
   const auto rows = static_cast<size_t>(sizes.block_rows);
@@ -234,15 +238,15 @@ void DflashDrafter::draft_blocks(std::span<const DraftSequence> sequences) {
   const auto step = [&] {
     draft_dflash(ops_, *model_, {.block = block, .whole_block = whole_block, .slides = slides},
                  {.embed = target.embed, .head = head}, kv_, act_, logits);
-    chooser_->choose(logits);
   };
   device_.run_step(this, key, std::cref(step));  // by reference: without allocating
-  std::span<const int32_t> chosen = chooser_->tokens(block.logits_count);
+  chooser_->choose(logits);
+  std::span<const int32_t> chosen = chooser_->tokens();
   for (const DraftSequence& sequence : sequences) {
     if (sequence.most <= 0) continue;
     for (const int32_t guess : chosen.first(static_cast<size_t>(sequence.most))) {
       if (guess < 0) break;  // not finite
-      sequence.drafts->push_back(target.drafted_token(guess));
+      sequence.drafts->push_back(guess);
     }
     chosen = chosen.subspan(static_cast<size_t>(sequence.most));
   }

@@ -79,6 +79,7 @@ Status ModelRunner::allocate() {
   TRY_ASSIGN(batch_, StepBatch::make(device_, sizes.batch()));
   mtp_rows_.reserve(static_cast<size_t>(sequences));
   mtp_positions_.reserve(static_cast<size_t>(sequences));
+  mtp_choices_.resize(static_cast<size_t>(sequences));
   return {};
 }
 
@@ -141,16 +142,16 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
   }
   const Batch& batch = make_batch(Phase::kDecode, rows);
   const auto step = [this, &batch] { forward(ops_, model_, batch, pool_, act_); };
-  run_step(batch, /*kind=*/0, step);
+  run_step(batch, StepKind::kTarget, step);
   for (const SequenceRows& plan : rows) {
     plan.sequence->pending = 0;  // the step applied them
     plan.sequence->offered = static_cast<int32_t>(plan.tokens.size());
   }
 }
 
-void ModelRunner::run_step(const Batch& batch, uint64_t kind, const std::function<void()>& step) {
+void ModelRunner::run_step(const Batch& batch, StepKind kind, const std::function<void()>& step) {
   // What a step enqueues depends on its counts alone; what else it needs it reads from the batch.
-  const auto key = (kind << 62) | (static_cast<uint64_t>(batch.rows) << 40) |
+  const auto key = (static_cast<uint64_t>(kind) << 62) | (static_cast<uint64_t>(batch.rows) << 40) |
                    (static_cast<uint64_t>(batch.sequences) << 20) |
                    static_cast<uint64_t>(batch.logits_count);
   if (replay_)
@@ -164,21 +165,38 @@ const Batch& ModelRunner::make_mtp_batch(Phase phase, std::span<const MtpRows> r
   CHECK(has_mtp(), "the model has no MTP layer");
   mtp_rows_.clear();
   mtp_positions_.clear();
-  int64_t row = 0;
   for (const MtpRows& plan : rows) {
-    const auto count = static_cast<int64_t>(plan.tokens.size());
-    const int64_t earlier = plan.earlier.defined() ? plan.earlier.dim(0) : 0;
-    const auto copy = [&](const TensorView& from) {
-      ops_.copy({.from = from, .to = store_.all.mtp_hidden.slice(0, row, row + from.dim(0))});
-      row += from.dim(0);
-    };
-    if (earlier > 0) copy(plan.earlier);
-    if (count > earlier)
-      copy(store_.all.hidden.slice(0, plan.hidden_row, plan.hidden_row + count - earlier));
-    mtp_rows_.push_back({.sequence = plan.sequence, .tokens = plan.tokens, .logits = logits});
+    mtp_rows_.push_back({.sequence = plan.sequence,
+                         .tokens = plan.tokens,
+                         .logits = logits,
+                         .hidden_row = plan.hidden_row});
     mtp_positions_.push_back(plan.position);
   }
-  return fill_batch(phase, mtp_rows_, mtp_positions_);
+  const bool gathers = has_earlier(rows);
+  if (gathers) gather_hidden(rows);
+  const Batch& batch = fill_batch(phase, mtp_rows_, mtp_positions_);
+  act_.mtp_hidden = gathers ? store_.all.mtp_hidden : store_.all.hidden;
+  return batch;
+}
+
+bool ModelRunner::has_earlier(std::span<const MtpRows> rows) {
+  return std::ranges::any_of(rows, [](const MtpRows& plan) { return plan.earlier.defined(); });
+}
+
+void ModelRunner::gather_hidden(std::span<const MtpRows> rows) {
+  int64_t row = 0;
+  const auto copy = [&](const TensorView& from) {
+    ops_.copy({.from = from, .to = store_.all.mtp_hidden.slice(0, row, row + from.dim(0))});
+    row += from.dim(0);
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const MtpRows& plan = rows[i];
+    const int64_t earlier = plan.earlier.defined() ? plan.earlier.dim(0) : 0;
+    const int64_t later = std::ssize(plan.tokens) - earlier;
+    mtp_rows_[i].hidden_row = row;
+    if (earlier > 0) copy(plan.earlier);
+    if (later > 0) copy(hidden_rows(plan.hidden_row, later));
+  }
 }
 
 void ModelRunner::fill_mtp(const MtpRows& rows) {
@@ -188,19 +206,40 @@ void ModelRunner::fill_mtp(const MtpRows& rows) {
 
 void ModelRunner::follow_mtp(std::span<const MtpRows> rows) {
   const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kNone);
-  run_step(batch, /*kind=*/2,
+  run_step(batch, has_earlier(rows) ? StepKind::kFollowGathered : StepKind::kFollow,
            [this, &batch] { pewter::fill_mtp(ops_, model_, batch, pool_, act_); });
 }
 
-void ModelRunner::draft_mtp(std::span<const MtpRows> rows, const GreedyChooser& chooser) {
-  const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kLast);
+void ModelRunner::draft_mtp(std::span<const MtpRows> rows, GreedyChooser& chooser) {
+  CHECK(!has_earlier(rows), "rows that waited are followed, not drafted from");
+  run_draft(make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kLast), chooser);
+}
+
+void ModelRunner::draft_mtp_on(int64_t sequences, GreedyChooser& chooser) {
+  const int64_t last = std::ssize(mtp_rows_), first_choice = chooser.count() - last;
+  CHECK(sequences <= last && act_.hidden.dim(0) == last && first_choice >= 0, sequences,
+        " sequences go on from a step of ", last);
+  const auto count = static_cast<size_t>(sequences);
+  mtp_rows_.resize(count);
+  mtp_positions_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    mtp_choices_[i] = -1 - static_cast<int32_t>(first_choice) - static_cast<int32_t>(i);
+    mtp_rows_[i].tokens = std::span(mtp_choices_).subspan(i, 1);
+    mtp_rows_[i].hidden_row = static_cast<int64_t>(i);
+    ++mtp_positions_[i];
+  }
+  const Batch& batch = fill_batch(Phase::kDecode, mtp_rows_, mtp_positions_);
+  act_.mtp_hidden = store_.all.hidden;
+  run_draft(batch, chooser);
+}
+
+// The choice, for which every step has another place, is no part of what is recorded.
+void ModelRunner::run_draft(const Batch& batch, GreedyChooser& chooser) {
   const WeightMatrix& head = model_.weights.drafting_head();
   act_.logits = {act_.logits.data(), DType::kF32, {batch.logits_count, head.n}};
-  const auto step = [&] {
-    forward_mtp(ops_, model_, batch, pool_, act_);
-    chooser.choose(act_.logits);
-  };
-  run_step(batch, /*kind=*/1, std::cref(step));  // by reference: without allocating
+  const auto step = [&] { forward_mtp(ops_, model_, batch, pool_, act_, chooser.chosen()); };
+  run_step(batch, StepKind::kDraft, std::cref(step));  // by reference: without allocating
+  chooser.choose(act_.logits);
 }
 
 void ModelRunner::accept(SequenceState& sequence, int64_t n) {

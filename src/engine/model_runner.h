@@ -82,9 +82,12 @@ class ModelRunner {
   void fill_mtp(const MtpRows& rows);
   // The same for what decode steps have committed, each sequence at most once.
   void follow_mtp(std::span<const MtpRows> rows);
-  // A step, each sequence at most once; logits of every sequence's last row, hidden of all. The
-  // chooser's choice of them is a part of the step.
-  void draft_mtp(std::span<const MtpRows> rows, const GreedyChooser& chooser);
+  // A step, each sequence at most once; logits of every sequence's last row, which the chooser
+  // chooses from, hidden of all.
+  void draft_mtp(std::span<const MtpRows> rows, GreedyChooser& chooser);
+  // Right after a step of one row a sequence, the next one of the first `sequences` of them: one
+  // position on, from the layer's own hidden and what was chosen, which nobody waits for.
+  void draft_mtp_on(int64_t sequences, GreedyChooser& chooser);
   // Brings the slot's state up to the committed length, before it is exported.
   void fold(SequenceState& sequence);
 
@@ -119,8 +122,13 @@ class ModelRunner {
   const Batch& fill_batch(Phase phase, std::span<const SequenceRows> rows,
                           std::span<const int64_t> positions);
   const Batch& make_mtp_batch(Phase phase, std::span<const MtpRows> rows, LogitsWanted logits);
+  // Whether what waited is among the rows' hidden, and has to be brought together with the rest.
+  static bool has_earlier(std::span<const MtpRows> rows);
+  void gather_hidden(std::span<const MtpRows> rows);
+  void run_draft(const Batch& batch, GreedyChooser& chooser);
+  enum class StepKind : uint8_t { kTarget, kDraft, kFollow, kFollowGathered };
   // Runs a decode step, or replays one that enqueued the same.
-  void run_step(const Batch& batch, uint64_t kind, const std::function<void()>& step);
+  void run_step(const Batch& batch, StepKind kind, const std::function<void()>& step);
 
   const Qwen35Model& model_;
   Device& device_;
@@ -133,6 +141,7 @@ class ModelRunner {
   StepBatch batch_;
   std::vector<SequenceRows> mtp_rows_;
   std::vector<int64_t> mtp_positions_;
+  std::vector<int32_t> mtp_choices_;  // tokens that stand for choices
 };
 
 }  // namespace pewter

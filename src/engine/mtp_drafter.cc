@@ -11,8 +11,12 @@ Result<std::unique_ptr<Drafter>> MtpDrafter::make(ModelRunner& runner, Device& d
                  "model was loaded without one"};
   const RunnerOptions& options = runner.options();
   std::unique_ptr<MtpDrafter> drafter(new MtpDrafter(runner, ops));
-  TRY_ASSIGN(drafter->chooser_, GreedyChooser::make(device, ops, options.max_sequences,
-                                                    runner.model().weights.drafting_head().n));
+  const ModelWeights& weights = runner.model().weights;
+  TRY_ASSIGN(drafter->chooser_, GreedyChooser::make(device, ops,
+                                                    {.rows = options.max_sequences,
+                                                     .choices = options.max_sequences * kMaxDrafts,
+                                                     .vocab_limit = weights.drafting_head().n,
+                                                     .ids = weights.drafted_ids()}));
   TRY_ASSIGN(drafter->waiting_,
              WaitingRows::make(device, {.slots = options.max_sequences,
                                         .width = runner.model().config.hidden_size,
@@ -93,42 +97,47 @@ void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
 }
 
 // First keys and values of the committed rows; then the last one of every sequence, with the hidden
-// of the target, gives its first draft, and, as long as drafts are wanted, one row each with the
-// layer's own.
+// of the target, gives its first guess, and, as long as guesses are wanted, one row each with the
+// layer's own. All of it is enqueued, and then waited for once. Who gets most guesses stands first,
+// so that those who go on are the first rows of the step before.
 void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
   keep_up(sequences);
-  rows_.clear();
   drafting_.clear();
-  for (const DraftSequence& sequence : sequences) {
-    if (sequence.most <= 0) continue;
-    const MtpRows rows = committed_rows(sequence);
+  for (const DraftSequence& sequence : sequences)
+    if (sequence.most > 0) drafting_.push_back(&sequence);
+  if (drafting_.empty()) return;
+  std::ranges::sort(drafting_, [](const DraftSequence* a, const DraftSequence* b) {
+    return a->most != b->most ? a->most > b->most : a < b;
+  });
+  rows_.clear();
+  for (const DraftSequence* sequence : drafting_) {
+    const MtpRows rows = committed_rows(*sequence);
     const int64_t before = std::ssize(rows.tokens) - 1;
     rows_.push_back({.sequence = rows.sequence,
                      .tokens = rows.tokens.last(1),
                      .position = rows.position + before,
                      .hidden_row = rows.hidden_row + before});
-    drafting_.push_back(&sequence);
   }
-  for (int64_t drafted = 1; !rows_.empty(); ++drafted) step(drafted);
+  runner_.draft_mtp(rows_, *chooser_);
+  for (int64_t number = 2; guessing(number) > 0; ++number)
+    runner_.draft_mtp_on(guessing(number), *chooser_);
+  hand_out(chooser_->tokens());
 }
 
-void MtpDrafter::step(int64_t drafted) {
-  runner_.draft_mtp(rows_, *chooser_);
-  const std::span<const int32_t> chosen = chooser_->tokens(std::ssize(rows_));
-  size_t kept = 0;
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    if (chosen[i] < 0) continue;  // not finite: nothing to guess
-    std::vector<int32_t>& drafts = *drafting_[i]->drafts;
-    drafts.push_back(runner_.model().weights.drafted_token(chosen[i]));
-    if (drafted == drafting_[i]->most) continue;
-    rows_[kept] = {.sequence = rows_[i].sequence,
-                   .tokens = std::span(&drafts.back(), 1),
-                   .position = rows_[i].position + 1,
-                   .hidden_row = static_cast<int64_t>(i)};
-    drafting_[kept++] = drafting_[i];
+int64_t MtpDrafter::guessing(int64_t number) const {
+  const auto wants = [number](const DraftSequence* sequence) { return sequence->most >= number; };
+  return std::ranges::partition_point(drafting_, wants) - drafting_.begin();
+}
+
+void MtpDrafter::hand_out(std::span<const int32_t> guesses) const {
+  for (size_t i = 0; i < drafting_.size(); ++i) {
+    size_t at = i;
+    for (int64_t number = 1; number <= drafting_[i]->most; ++number) {
+      if (guesses[at] < 0) break;  // not finite: it and what came of it is nothing
+      drafting_[i]->drafts->push_back(guesses[at]);
+      at += static_cast<size_t>(guessing(number));
+    }
   }
-  rows_.resize(kept);
-  drafting_.resize(kept);
 }
 
 }  // namespace pewter

@@ -1,6 +1,7 @@
 // MtpDrafter: the checkpoint's multi-token-prediction layer drafts. It reads what the target has
 // committed (the hidden of a position and the token after it), which gives the first guess, and
-// then its own hidden and guess again and again. Keys and values of guesses lie where the next
+// then its own hidden and guess again and again, without the host, which waits for all guesses at
+// once. Keys and values of guesses lie where the next
 // reading of committed rows overwrites them. What is committed of sequences that get no guesses
 // waits (waiting_rows.h).
 #pragma once
@@ -32,16 +33,17 @@ class MtpDrafter final : public Drafter {
   // Gathers rows in rows_ for follow_all, which reads them; so many at a time as a step may have.
   void follow(const MtpRows& rows);
   void follow_all();
-  // Runs rows_, which gives each of their sequences its draft number `drafted`, from 1. What is
-  // left in rows_ is the next step's.
-  void step(int64_t drafted);
+  // Of those drafted for, how many get a guess of this number, from 1.
+  int64_t guessing(int64_t number) const;
+  // The guesses of all: every first one, every second one and so on.
+  void hand_out(std::span<const int32_t> guesses) const;
 
   ModelRunner& runner_;
   Ops& ops_;
   std::optional<GreedyChooser> chooser_;
   std::optional<WaitingRows> waiting_;
   std::vector<MtpRows> rows_;
-  std::vector<const DraftSequence*> drafting_;  // of each of rows_
+  std::vector<const DraftSequence*> drafting_;  // by falling number of guesses
 };
 
 }  // namespace pewter

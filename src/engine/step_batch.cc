@@ -12,6 +12,7 @@ Result<StepBatch> StepBatch::make(Device& device, const Sizes& sizes) {
   made.device_ = &device;
   made.sizes_ = sizes;
   made.staging_.resize(static_cast<size_t>(sizes.words()));
+  made.there_.resize(made.staging_.size());
   TRY_ASSIGN(made.memory_, device.allocate(sizes.words() * 4));
   made.batch_.page_table_stride = sizes.pages;
   return made;
@@ -21,24 +22,35 @@ void StepBatch::lay_out(int64_t rows, int64_t sequences) {
   const auto* at = reinterpret_cast<const int32_t*>(memory_.data());
   const auto take = [&at](int64_t count) { return std::exchange(at, at + count); };
   batch_.tokens = take(rows);
-  batch_.embedding_index = take(rows);
+  batch_.hidden_rows = take(rows);
   batch_.positions = take(3 * rows);
+  batch_.context_length = take(sequences);
+  batch_.accepted = take(sequences);
+  batch_.embedding_index = take(rows);
   batch_.row_sequence = take(rows);
   batch_.logits_rows = take(rows);
   batch_.row_begin = take(sequences + 1);
   batch_.position_delta = take(sequences);
-  batch_.context_length = take(sequences);
   batch_.slot = take(sequences);
-  batch_.accepted = take(sequences);
   batch_.page_table = take(sequences * sizes_.pages);
 }
 
 void StepBatch::upload() {
   const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
-  const int64_t words =
+  int64_t end =
       batch_.page_table - base + (batch_.sequences - 1) * batch_.page_table_stride + last_pages_;
-  device_->copy_to_device(memory_.data(),
-                          std::as_bytes(std::span(staging_).first(static_cast<size_t>(words))));
+  const int64_t begin =
+      std::mismatch(staging_.begin(), staging_.begin() + end, there_.begin()).first -
+      staging_.begin();
+  const auto is_there = [this](int64_t word) {
+    return staging_[static_cast<size_t>(word)] == there_[static_cast<size_t>(word)];
+  };
+  while (end > begin && is_there(end - 1)) --end;
+  if (begin == end) return;
+  const auto words =
+      std::span(staging_).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  std::ranges::copy(words, there_.begin() + begin);
+  device_->copy_to_device(memory_.data() + 4 * begin, std::as_bytes(words));
 }
 
 const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
@@ -73,6 +85,8 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
     for (int64_t i = 0; i < count; ++i, ++row) {
       host(batch_.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
       host(batch_.embedding_index)[row] = -1;
+      host(batch_.hidden_rows)[row] =
+          static_cast<int32_t>(plan.hidden_row < 0 ? row : plan.hidden_row + i);
       host(batch_.row_sequence)[row] = static_cast<int32_t>(s);
       std::fill_n(host(batch_.positions) + 3 * row, 3, static_cast<int32_t>(begin + i));
       const bool wanted = plan.logits == LogitsWanted::kAll ||

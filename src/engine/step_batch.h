@@ -1,6 +1,7 @@
-// StepBatch: the Batch of a step, filled on the host and copied to the device in one piece. Its
-// arrays lie close together, so that a few rows of a few sequences are a small copy; where they lie
-// depends on the numbers of rows and sequences alone, so that a recorded step finds them.
+// StepBatch: the Batch of a step, filled on the host. What differs from what is on the device is
+// copied there, in one piece. Its arrays lie close together, those that change least behind the
+// others, so that a few rows of a few sequences are a small copy; where they lie depends on the
+// numbers of rows and sequences alone, so that a recorded step finds them.
 #pragma once
 
 #include <span>
@@ -20,6 +21,9 @@ struct SequenceRows {
   SequenceState* sequence = nullptr;
   std::span<const int32_t> tokens;
   LogitsWanted logits = LogitsWanted::kLast;
+  // Of an MTP step: where the hidden that its first row starts from is, and behind it those of the
+  // others; -1: where the rows themselves are.
+  int64_t hidden_row = -1;
 };
 
 class StepBatch {
@@ -28,7 +32,7 @@ class StepBatch {
     int64_t rows = 0, sequences = 0, logits_rows = 0;
     int64_t pages = 0;  // a sequence may have
     // Of all arrays together.
-    int64_t words() const { return rows * 7 + (sequences + 1) + sequences * (4 + pages); }
+    int64_t words() const { return rows * 8 + (sequences + 1) + sequences * (4 + pages); }
   };
   // device outlives it. Error: kResourceExhausted.
   static Result<StepBatch> make(Device& device, const Sizes& sizes);
@@ -49,8 +53,8 @@ class StepBatch {
   Batch batch_;
   int64_t last_pages_ = 0;  // of the last sequence
   // The batch's arrays one after another, the page table last: written here, copied to memory_ at
-  // the same offsets.
-  std::vector<int32_t> staging_;
+  // the same offsets; and what memory_ holds.
+  std::vector<int32_t> staging_, there_;
   Buffer memory_;
 };
 

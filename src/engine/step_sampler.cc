@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 #include <utility>
 
 #include "grammar/matcher.h"
@@ -12,6 +13,15 @@ namespace {
 // Words of a row's results: token, log-probability, and kTopLogprobs of each.
 constexpr int64_t kResultWords = 2 + 2 * kTopLogprobs;
 
+bool are_same(const SamplingRow& a, const SamplingRow& b) {
+  const auto all = [](const SamplingRow& row) {
+    return std::tie(row.temperature, row.top_p, row.min_p, row.top_k, row.repetition_penalty,
+                    row.presence_penalty, row.frequency_penalty, row.seed, row.index,
+                    row.top_logprobs);
+  };
+  return all(a) == all(b);
+}
+
 }  // namespace
 
 Result<StepSampler> StepSampler::make(Device& device, Ops& ops, const Options& options) {
@@ -20,7 +30,9 @@ Result<StepSampler> StepSampler::make(Device& device, Ops& ops, const Options& o
   const auto count = static_cast<size_t>(rows);
   sampler.vocab_limit_ = options.vocab_limit;
   sampler.host_parameters_.reserve(count);
+  sampler.sent_parameters_.reserve(count);
   sampler.host_edit_begin_.reserve(count + 1);
+  sampler.sent_edit_begin_.reserve(count + 1);
   sampler.forced_.reserve(count);
   sampler.host_results_.resize(count * kResultWords);
   sampler.choices_.reserve(count);
@@ -113,7 +125,9 @@ Status StepSampler::reserve_edits(int64_t edits) {
 }
 
 void StepSampler::add_row(const Sampler& sampler) {
-  host_parameters_.push_back(sampler.row());
+  SamplingRow parameters = sampler.row();
+  if (parameters.temperature == 0) parameters.seed = parameters.index = 0;  // nothing is drawn
+  host_parameters_.push_back(parameters);
   forced_.push_back(sampler.forced());
   const std::span<const LogitEdit> edits = sampler.edits();
   host_edits_.insert(host_edits_.end(), edits.begin(), edits.end());
@@ -159,16 +173,25 @@ std::span<const StepSampler::Choice> StepSampler::score(const TensorView& logits
   return run(logits, logits.dim(1), /*masked=*/false);
 }
 
-std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, int64_t vocab_limit,
-                                                      bool masked) {
-  const auto n = static_cast<int64_t>(host_parameters_.size());
-  // What every row has, in one copy.
+// What every row has, in one copy; none when it is there already.
+void StepSampler::send_inputs() {
+  if (host_edit_begin_ == sent_edit_begin_ &&
+      std::ranges::equal(host_parameters_, sent_parameters_, are_same))
+    return;
+  sent_parameters_ = host_parameters_;
+  sent_edit_begin_ = host_edit_begin_;
   const auto parameters = std::as_bytes(std::span(host_parameters_));
   const auto edit_begin = std::as_bytes(std::span(host_edit_begin_));
   std::ranges::copy(parameters, host_inputs_.begin());
   std::ranges::copy(edit_begin, host_inputs_.begin() + std::ssize(parameters));
   device_->copy_to_device(inputs_.data(),
                           std::span(host_inputs_).first(parameters.size() + edit_begin.size()));
+}
+
+std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, int64_t vocab_limit,
+                                                      bool masked) {
+  const auto n = static_cast<int64_t>(host_parameters_.size());
+  send_inputs();
   device_->copy_to_device(edits_.data(), std::as_bytes(std::span(host_edits_)));
 
   auto* const results = reinterpret_cast<int32_t*>(results_.data());
@@ -177,13 +200,18 @@ std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, 
                 .vocab_limit = vocab_limit,
                 .rows = reinterpret_cast<const SamplingRow*>(inputs_.data()),
                 .edits = reinterpret_cast<const LogitEdit*>(edits_.data()),
-                .edit_begin = reinterpret_cast<const int32_t*>(inputs_.data() + parameters.size()),
+                .edit_begin = reinterpret_cast<const int32_t*>(
+                    inputs_.data() + host_parameters_.size() * sizeof(SamplingRow)),
                 .masks = masked ? reinterpret_cast<const uint32_t*>(masks_.data()) : nullptr,
                 .token = {results, DType::kI32, {n}},
                 .logprob = {results + n, DType::kF32, {n}},
                 .top_token = {tops, DType::kI32, {n, kTopLogprobs}},
                 .top_logprob = {tops + n * kTopLogprobs, DType::kF32, {n, kTopLogprobs}}});
-  const std::span<int32_t> host(host_results_.data(), static_cast<size_t>(n * kResultWords));
+  // Lists of likeliest tokens are many words, and seldom wanted.
+  const bool listed = std::ranges::any_of(
+      host_parameters_, [](const SamplingRow& row) { return row.top_logprobs > 0; });
+  const std::span<int32_t> host(host_results_.data(),
+                                static_cast<size_t>(listed ? n * kResultWords : 2 * n));
   device_->copy_to_host(std::as_writable_bytes(host), results_.data());
 
   const auto word = [&](int64_t i) { return host[static_cast<size_t>(i)]; };
@@ -191,7 +219,7 @@ std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, 
   choices_.clear();
   for (int64_t row = 0; row < n; ++row) {
     TopLogprob* const top = top_.data() + row * kTopLogprobs;
-    for (int64_t i = 0; i < kTopLogprobs; ++i) {
+    for (int64_t i = 0; listed && i < kTopLogprobs; ++i) {
       const int64_t at = 2 * n + row * kTopLogprobs + i;
       top[i] = {word(at), number(at + n * kTopLogprobs)};
     }

@@ -34,7 +34,8 @@ class StepSampler {
   struct Choice {
     int32_t token = 0;  // -1: the row's logits are not finite, or nothing is left to choose from
     float logprob = 0;
-    std::span<const TopLogprob> top;  // [kTopLogprobs], until the next call
+    // [kTopLogprobs], until the next call; undefined from where the row wants no more of them.
+    std::span<const TopLogprob> top;
   };
   // The rows of one sequence: one after its tokens so far, one more after each draft.
   struct Rows {
@@ -57,6 +58,7 @@ class StepSampler {
  private:
   StepSampler(Device& device, Ops& ops) : device_(&device), ops_(&ops) {}
   void add_row(const Sampler& sampler);
+  void send_inputs();
   std::span<const Choice> run(const TensorView& logits, int64_t vocab_limit, bool masked);
   // Masks of a step's rows; false when every row may choose every id.
   bool set_masks(std::span<const Rows> sequences);
@@ -71,8 +73,8 @@ class StepSampler {
   Buffer inputs_;  // parameters and edit_begin of the rows, one behind the other
   Buffer masks_, edits_, results_;
   std::vector<std::byte> host_inputs_;
-  std::vector<SamplingRow> host_parameters_;
-  std::vector<int32_t> host_edit_begin_;
+  std::vector<SamplingRow> host_parameters_, sent_parameters_;  // sent: what inputs_ holds
+  std::vector<int32_t> host_edit_begin_, sent_edit_begin_;
   std::vector<LogitEdit> host_edits_;
   std::vector<int32_t> host_results_;
   std::vector<Choice> choices_;

@@ -15,6 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 ProgramResult bench(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "bench");
@@ -154,6 +155,9 @@ TEST(Bench, AcceptCountsByFamily) {
           "no drafter is known of shape");
   refused({"decode", "--shape", "third", "--rows", "2", "--draft-head-rows", "5"},
           "need --speculate");
+  refused({"decode", "--shape", "third", "--rows", "2", "--speculate", "mtp", "--draft-head-rows",
+           "ids.txt"},
+          "--draft-head-rows: a --shape has no tokens of a file");
   refused({"decode", "--shape", "third", "--draft-tokens", "2", "--speculate", "mtp",
            "--draft-format", "int8"},
           "\"int8\" is none of bf16, fp8, int4");
@@ -161,6 +165,37 @@ TEST(Bench, AcceptCountsByFamily) {
   refused({"decode", demo_model(), "--rows", "2", "--routing", "overlapped"}, "chooses itself");
   std::ofstream(file) << R"([{"family": "x"}])";
   refused(work, "prompt 1: has neither prompt_ids nor messages");
+}
+
+// Guesses among the ids of a file: so few that most guesses are wrong, and as many are made.
+TEST(Bench, AcceptTakesAFileOfIds) {
+  const std::string prompts = testing::TempDir() + "accept-ids-prompts.jsonl",
+                    ids = testing::TempDir() + "accept-ids.txt";
+  std::ofstream(prompts) << R"({"family": "counting", "prompt": "Count from 20 to 40."})";
+  const auto accept = [&](const std::string& text, std::vector<std::string> more) {
+    std::ofstream(ids) << text;
+    std::vector<std::string> arguments = {"accept",    demo_model(), "--prompts", prompts,
+                                          "--methods", "mtp:2",      "--tokens",  "30",
+                                          "--repeat",  "1",          "--csv"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return bench(std::move(arguments));
+  };
+  const ProgramResult all = accept("", {}), few = accept("1 2\n3\n", {"--draft-head-rows", ids});
+  ASSERT_EQ(all.exit_code, 0) << all.err;
+  ASSERT_EQ(few.exit_code, 0) << few.err;
+  const auto figures = [](const std::string& csv) { return csv.substr(csv.find(",counting,")); };
+  EXPECT_THAT(figures(few.out), HasSubstr(",29,29,"));  // tokens, and as many steps
+  EXPECT_THAT(figures(all.out), Not(HasSubstr(",29,29,")));
+  for (const auto& [text, why] : {std::pair("1 2x", "\"2x\" is no token id of this model"),
+                                  std::pair("", "holds no token ids")}) {
+    const ProgramResult refused = accept(text, {"--draft-head-rows", ids});
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.err, HasSubstr("--draft-head-rows: " + ids + ": "));
+    EXPECT_THAT(refused.err, HasSubstr(why));
+  }
+  EXPECT_THAT(accept("", {"--draft-head-rows", "0"}).err,
+              HasSubstr("--draft-head-rows: 0 is not positive"));
+  EXPECT_THAT(accept("", {"--draft-head-rows", "/nope"}).err, HasSubstr("/nope"));
 }
 
 TEST(Bench, DecodesACheckpoint) {

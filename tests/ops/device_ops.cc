@@ -54,6 +54,7 @@ Batch DeviceOps::Call::batch(const Batch& host) {
   batch.tokens = in(host.tokens, rows);
   batch.embedding_index = in(host.embedding_index, rows);
   batch.embeddings = in(host.embeddings);
+  batch.hidden_rows = in(host.hidden_rows, rows);
   batch.positions = in(host.positions, 3 * rows);
   batch.position_delta = in(host.position_delta, sequences);
   batch.row_sequence = in(host.row_sequence, rows);
@@ -149,7 +150,11 @@ void DeviceOps::Call::run(const char* op, const std::function<void()>& enqueue) 
 void DeviceOps::embed(const EmbedArgs& args) {
   Call call(*this);
   const Batch batch = call.batch(args.batch);
-  const EmbedArgs there{.batch = batch, .table = args.table, .out = call.out(args.out)};
+  const EmbedArgs there{
+      .batch = batch,
+      .table = args.table,
+      .out = call.out(args.out),
+      .chosen = {.choices = call.in(args.chosen.choices), .ids = call.in(args.chosen.ids)}};
   call.run("embed", [&] { backend_.ops->embed(there); });
 }
 
@@ -321,6 +326,7 @@ void DeviceOps::mtp_combine(const MtpCombineArgs& args) {
   Call call(*this);
   const MtpCombineArgs there{.embedding = call.in(args.embedding),
                              .hidden = call.in(args.hidden),
+                             .hidden_rows = call.in(args.hidden_rows, args.out.dim(0)),
                              .embedding_norm = call.in(args.embedding_norm),
                              .hidden_norm = call.in(args.hidden_norm),
                              .epsilon = args.epsilon,

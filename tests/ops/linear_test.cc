@@ -420,6 +420,66 @@ TEST_P(Entrance, RowsAndThreadsKeepTheirBits) {
   }
 }
 
+// Rows that go on from a choice, themselves or by a list of ids, beside rows that are given.
+TEST_P(Entrance, EmbedsChosenTokens) {
+  constexpr int64_t kRows = 7;
+  const std::vector<int32_t> tokens = {4, -1, -5, 10, -3, -2, -1};
+  std::vector<int32_t> choices = {3, -1, 0, 9, 2}, ids = {6, 5, 10, 0};  // -1: nothing to choose
+  const std::vector<int32_t> themselves = {4, 3, 2, 10, 0, 0, 3}, listed = {4, 0, 10, 10, 6, 6, 0};
+  const std::vector<int32_t> none(kRows, -1);
+  const auto embed = [&](Ops& ops, const std::vector<int32_t>& of, const ChosenTokens& chosen) {
+    const Tensor out = Tensor::zeros(DType::kF32, {kRows, hidden()});
+    const Batch batch{.rows = kRows, .tokens = of.data(), .embedding_index = none.data()};
+    run_ops(ops, [&] {
+      ops.embed({.batch = batch, .table = table_.of(ops), .out = out.view, .chosen = chosen});
+    });
+    return out.floats();
+  };
+  const TensorView numbers(reinterpret_cast<std::byte*>(choices.data()), DType::kI32, {5});
+  const TensorView list(reinterpret_cast<std::byte*>(ids.data()), DType::kI32, {4});
+  const auto reference = make_reference(), fast = make_fast(2);
+  for (Ops* const ops : {reference.get(), fast.get()}) {
+    expect_same_bits(embed(*ops, tokens, {.choices = numbers}), embed(*reference, themselves, {}),
+                     "choices");
+    expect_same_bits(embed(*ops, tokens, {.choices = numbers, .ids = list}),
+                     embed(*reference, listed, {}), "choices of a list");
+  }
+}
+
+// Hidden rows that lie elsewhere, one of them for two rows.
+TEST_P(Entrance, CombinesHiddenRowsWhereTheyAre) {
+  constexpr int64_t kRows = 5, kHeld = 9;
+  const std::vector<int32_t> rows = {7, 0, 7, 8, 2};
+  const Floats values = random_values(kHeld * hidden(), 6);
+  Floats gathered;
+  for (const int32_t row : rows)
+    gathered.insert(gathered.end(), values.begin() + row * hidden(),
+                    values.begin() + (row + 1) * hidden());
+  const auto combine = [&](Ops& ops, int64_t held, const Floats& hidden_values,
+                           const int32_t* hidden_rows) {
+    const Tensor embedding =
+        Tensor::of(DType::kF32, {kRows, hidden()}, random_values(kRows * hidden(), 7));
+    const Tensor norm = Tensor::of(DType::kF32, {hidden()}, random_values(hidden(), 4, 0.1f));
+    const Tensor from = Tensor::of(ops.activation_dtype(), {held, hidden()}, hidden_values);
+    const Tensor out = Tensor::zeros(DType::kF32, {kRows, hidden()});
+    run_ops(ops, [&] {
+      ops.mtp_combine({.embedding = embedding.view,
+                       .hidden = from.view,
+                       .hidden_rows = hidden_rows,
+                       .embedding_norm = norm.view,
+                       .hidden_norm = norm.view,
+                       .epsilon = kEpsilon,
+                       .fc = fc_.of(ops),
+                       .out = out.view});
+    });
+    return out.floats();
+  };
+  const auto reference = make_reference(), fast = make_fast(2);
+  for (Ops* const ops : {reference.get(), fast.get()})
+    expect_same_bits(combine(*ops, kHeld, values, rows.data()),
+                     combine(*ops, kRows, gathered, nullptr), "mtp_combine");
+}
+
 const auto kWidth = [](const auto& tested) { return str_cat("k", std::get<1>(tested.param)); };
 INSTANTIATE_TEST_SUITE_P(Cpu, Entrance,
                          testing::Combine(testing::Values(Target::kCpu), testing::Values(200)),

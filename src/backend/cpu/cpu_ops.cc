@@ -3,6 +3,7 @@
 
 #include "backend/cpu/cpu_ops.h"
 
+#include "backend/cpu/embed_token.h"
 #include "backend/cpu/kv_plane.h"
 #include "backend/cpu/panel.h"
 
@@ -47,9 +48,9 @@ void CpuOps::embed(const EmbedArgs& args) {
       std::memcpy(out, args.batch.embeddings[given].data(),
                   static_cast<size_t>(hidden) * sizeof(float));
     else if (args.table.layout == kPanelLayout)
-      decode_panel_row(args.table, 0, args.batch.tokens[r], out);
+      decode_panel_row(args.table, 0, embed_token(args, r), out);
     else
-      decode_row(args.table, 0, args.batch.tokens[r], out);
+      decode_row(args.table, 0, embed_token(args, r), out);
   });
 }
 
@@ -197,7 +198,7 @@ void CpuOps::mtp_combine(const MtpCombineArgs& args) {
     const auto fill = [&](int64_t r, float* row) {  // the embedding's half first
       norm_row(args.embedding[first + r].data_as<float>(), args.embedding_norm.data_as<float>(),
                args.epsilon, hidden, row);
-      widen_row(args.hidden[first + r], row + hidden, hidden, hidden);
+      widen_row(args.hidden[args.hidden_row(first + r)], row + hidden, hidden, hidden);
       norm_row(row + hidden, args.hidden_norm.data_as<float>(), args.epsilon, hidden, row + hidden);
     };
     LinearJob job{.w = &args.fc,

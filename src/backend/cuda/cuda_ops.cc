@@ -146,7 +146,12 @@ void CudaOps::norm_rows_of(StreamArgs& job, const TensorView& x, const TensorVie
 void CudaOps::embed(const EmbedArgs& args) {
   CHECK(args.table.format == WeightFormat::kBF16, "embedding table of ",
         weight_format_name(args.table.format));
+  const auto ints = [](const TensorView& view) {
+    return view.defined() ? view.data_as<int32_t>() : nullptr;
+  };
   cuda::embed_rows(stream(), {.tokens = args.batch.tokens,
+                              .choices = ints(args.chosen.choices),
+                              .ids = ints(args.chosen.ids),
                               .embedding_index = args.batch.embedding_index,
                               .embeddings = args.batch.embeddings.defined()
                                                 ? args.batch.embeddings.data_as<float>()
@@ -442,6 +447,7 @@ void CudaOps::mtp_combine(const MtpCombineArgs& args) {
                              .width = to_int(hidden)});
   cuda::norm_rows(stream(), {.x_bf16 = bf16(args.hidden),
                              .x_stride = args.hidden.stride(0),
+                             .x_rows = args.hidden_rows,
                              .weight = args.hidden_norm.data_as<float>(),
                              .epsilon = args.epsilon,
                              .out = scratch_.normed + hidden,

@@ -148,7 +148,8 @@ TEST_F(DflashLoad, TakesTheBytesItPlans) {
   const auto model = DflashModel::load(directory_, *backend_.device).value();
   EXPECT_EQ(model->layers.size(), 2u);
   EXPECT_EQ(model->fc.size(), 3u);
-  EXPECT_EQ(model->bytes, DflashModel::stored_bytes(model->config, *backend_.device));
+  EXPECT_EQ(model->bytes, DflashModel::stored_bytes(model->config, *backend_.device, {}));
+  EXPECT_EQ(model->bytes, plan_dflash(directory_, *backend_.device)->stored_bytes);
 }
 
 TEST_F(DflashLoad, TensorsMustBeThoseOfTheConfig) {

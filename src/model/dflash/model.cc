@@ -31,9 +31,13 @@ Status DflashModel::add_tables(Device& device) {
   return {};
 }
 
-int64_t DflashModel::stored_bytes(const DflashConfig& config, const Device& device) {
+int64_t DflashModel::stored_bytes(const DflashConfig& config, const Device& device,
+                                  const WeightSpec& format) {
   const auto matrix = [&](int64_t n, int64_t k) {
-    return device.stored_weight_bytes({.format = WeightFormat::kBF16, .n = n, .k = k});
+    WeightSpec spec = format;
+    spec.n = n;
+    spec.k = k;
+    return device.stored_weight_bytes(spec);
   };
   const int64_t hidden = config.hidden_size, q = config.query_width(), kv = config.kv_width();
   const int64_t layer = matrix(2 * q, hidden) + 2 * matrix(kv, hidden) + matrix(hidden, q) +

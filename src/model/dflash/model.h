@@ -45,8 +45,9 @@ struct DflashModel {
   // kResourceExhausted.
   static Result<std::shared_ptr<const DflashModel>> load(const std::string& directory,
                                                          Device& device);
-  // What load will take at most: quantised drafters take less.
-  static int64_t stored_bytes(const DflashConfig& config, const Device& device);
+  // What a drafter with every matrix in `format` takes.
+  static int64_t stored_bytes(const DflashConfig& config, const Device& device,
+                              const WeightSpec& format);
 
   static OpsLimits limits(const DflashConfig& config);
 
@@ -54,9 +55,17 @@ struct DflashModel {
   // Error: kResourceExhausted.
   Result<TensorView> add_floats(Device& device, const std::vector<float>& values);
   Status add_tables(Device& device);
+  int64_t table_elements() const { return config.head_dim + config.hidden_size; }
 };
 
-// The config of the drafter in a directory. Error as load.
+// The drafter in a directory, before it is loaded.
+struct DflashPlan {
+  DflashConfig config;
+  int64_t stored_bytes = 0;  // load will take on the device
+};
+// Errors as load's, as far as they show without reading weights.
+Result<DflashPlan> plan_dflash(const std::string& directory, const Device& device);
+// Its config alone.
 Result<DflashConfig> read_dflash_config(const std::string& directory);
 
 }  // namespace pewter

@@ -72,7 +72,9 @@ class QuantisedDflash : public testing::Test {
     made.write(directory);
     auto loaded = DflashModel::load(directory.path(), device_);
     EXPECT_TRUE(loaded) << (loaded ? "" : loaded.error().message);
-    return loaded ? *loaded : nullptr;
+    if (!loaded) return nullptr;
+    EXPECT_EQ((*loaded)->bytes, plan_dflash(directory.path(), device_)->stored_bytes);
+    return *loaded;
   }
   // Everything but the queries and fc lies as it is in the file.
   static void expect_plain_ones(const DflashModel& model, const SyntheticCheckpoint& made) {
@@ -119,7 +121,7 @@ TEST_F(QuantisedDflash, Fp8KeepsItsBlocks) {
   EXPECT_EQ(model->layers[0].q.format, WeightFormat::kFp8Block128);
   expect_queries(*model, made.expected.at(kModules[1]), /*same_bits=*/true);
   expect_fc(*model, made.expected.at("fc"));
-  EXPECT_LT(model->bytes, DflashModel::stored_bytes(model->config, device_));
+  EXPECT_LT(model->bytes, DflashModel::stored_bytes(model->config, device_, {}));
 }
 
 // A block of 128 rows holds two heads, between which zeros come: those rows become BF16.

@@ -90,6 +90,7 @@ TEST(DflashDraftBytes, AreItsWeightsOnceAndTheContext) {
   const auto small = make_random_dflash(device, config, int4).value();
   EXPECT_NEAR(dflash_draft_bytes(*small, ends, 2, {}) - ends.head, (one - ends.head) * 4.125 / 16,
               60e3);
+  EXPECT_EQ(small->bytes, DflashModel::stored_bytes(config, device, int4));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace pewter {
 namespace {
 
-// What a block reads first, for the block before it.
+// What a feed-forward block reads first, for the mixer before it.
 struct FirstWeights {
   std::array<const WeightMatrix*, 5> list{};
   size_t count = 0;
@@ -17,14 +17,6 @@ struct FirstWeights {
   }
   NextWeights span() const { return std::span(list).first(count); }
 };
-FirstWeights first_of_mixer(const LayerWeights& weights) {
-  if (weights.delta) {
-    const DeltaWeights& delta = *weights.delta;
-    return FirstWeights{&delta.in_b, &delta.in_a, &delta.in_qkv, &delta.in_z};
-  }
-  const AttentionWeights& attention = *weights.attention;
-  return FirstWeights{&attention.q, &attention.k, &attention.v};
-}
 // Of the experts those that do not depend on the routing.
 FirstWeights first_of_feed_forward(const LayerWeights& weights) {
   if (weights.mlp) return FirstWeights{&weights.mlp->gate, &weights.mlp->up};
@@ -123,7 +115,7 @@ void gated_attention(Ops& ops, const Qwen35Model& model, const LayerWeights& wei
                      .next = next.span()});
 }
 
-void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weights, NextWeights next,
+void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weights,
                   Activations& act) {
   const float epsilon = model.config.norm_epsilon;
   if (weights.mlp) {
@@ -164,16 +156,18 @@ void feed_forward(Ops& ops, const Qwen35Model& model, const LayerWeights& weight
                     .down = moe.down,
                     .shared_down = moe.shared_down,
                     .partial = act.partial,
-                    .residual = act.residual},
-           .next = next});
+                    .residual = act.residual}});
 }
 
 // The MTP layer's residual stream: each row's hidden and the embedding of its next token.
-void combine_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, Activations& act) {
+void combine_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, Activations& act,
+                 const ChosenTokens& chosen) {
   const MtpWeights& mtp = *model.weights.mtp;
-  ops.embed({.batch = batch, .table = model.weights.embed, .out = act.mtp_embedding});
+  ops.embed(
+      {.batch = batch, .table = model.weights.embed, .out = act.mtp_embedding, .chosen = chosen});
   ops.mtp_combine({.embedding = act.mtp_embedding,
                    .hidden = act.mtp_hidden,
+                   .hidden_rows = batch.hidden_rows,
                    .embedding_norm = mtp.embedding_norm,
                    .hidden_norm = mtp.hidden_norm,
                    .epsilon = model.config.norm_epsilon,
@@ -191,9 +185,7 @@ void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& b
     gated_delta_net(ops, model, layer, batch, pool, act);
   else
     gated_attention(ops, model, weights, pool.kv.layer(model.ordinal[at]), batch, act);
-  if (at + 1 == model.weights.layers.size()) return feed_forward(ops, model, weights, {}, act);
-  const FirstWeights next = first_of_mixer(model.weights.layers[at + 1]);
-  feed_forward(ops, model, weights, next.span(), act);
+  feed_forward(ops, model, weights, act);
 }
 
 void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
@@ -214,11 +206,11 @@ void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const State
 }
 
 void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
-                 Activations& act) {
+                 Activations& act, const ChosenTokens& chosen) {
   const MtpWeights& mtp = *model.weights.mtp;
-  combine_mtp(ops, model, batch, act);
+  combine_mtp(ops, model, batch, act, chosen);
   gated_attention(ops, model, mtp.layer, pool.kv.layer(model.mtp_kv_layer()), batch, act);
-  feed_forward(ops, model, mtp.layer, {}, act);
+  feed_forward(ops, model, mtp.layer, act);
   ops.final_norm({.x = act.residual,
                   .norm = mtp.norm,
                   .epsilon = model.config.norm_epsilon,
@@ -236,7 +228,7 @@ void fill_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const Stat
   const AttentionWeights& attention = *layer.attention;
   const ModelConfig& config = model.config;
   const WeightMatrix* const in[] = {&attention.k, &attention.v};
-  combine_mtp(ops, model, batch, act);
+  combine_mtp(ops, model, batch, act, {});
   NormLinearArgs project = attention_in(model, layer, in, act);
   project.out = TensorView(act.attention_in.data(), act.attention_in.dtype(),
                            {batch.rows, 2 * config.kv_heads * config.head_dim});

@@ -19,12 +19,13 @@ void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const State
 void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& batch,
                const StatePool& pool, Activations& act);
 
-// The multi-token-prediction layer on act.mtp_hidden (the target's final-norm hidden of each row's
-// position) and the batch's tokens (each row's *next* token). Afterwards act.hidden holds its
-// output, act.logits the draft logits of batch.logits_rows, as wide as drafting_head().
+// The multi-token-prediction layer on act.mtp_hidden (the final-norm hidden of each row's position,
+// the target's or its own, in batch.hidden_rows) and the batch's tokens (each row's *next* token;
+// `chosen`: where they may be choices). Afterwards act.hidden, in which act.mtp_hidden may lie,
+// holds its output, act.logits the draft logits of batch.logits_rows, as wide as drafting_head().
 // Its keys and values go to the KV layer after the model's own.
 void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
-                 Activations& act);
+                 Activations& act, const ChosenTokens& chosen = {});
 // Only its keys and values, for rows that nothing is drafted from; act.hidden stays.
 void fill_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
               Activations& act);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "model/model_config.h"
@@ -54,11 +55,6 @@ struct MtpWeights {
 struct DraftHead {
   WeightMatrix rows;         // [N, H]
   std::vector<int32_t> ids;  // [N] token of each row; empty: row i is token i
-
-  // Of a row that was chosen; -1 stays -1.
-  int32_t token(int32_t row) const {
-    return row < 0 || ids.empty() ? row : ids[static_cast<size_t>(row)];
-  }
 };
 
 struct ModelWeights {
@@ -71,8 +67,10 @@ struct ModelWeights {
   std::vector<Buffer> vectors;          // what the f32 views above point into
 
   const WeightMatrix& drafting_head() const { return draft_head ? draft_head->rows : head; }
-  // The token of a row of drafting_head(); -1 stays -1.
-  int32_t drafted_token(int32_t row) const { return draft_head ? draft_head->token(row) : row; }
+  // The tokens of its rows; empty: row i is token i.
+  std::span<const int32_t> drafted_ids() const {
+    return draft_head ? std::span<const int32_t>(draft_head->ids) : std::span<const int32_t>();
+  }
 };
 
 }  // namespace pewter

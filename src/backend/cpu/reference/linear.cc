@@ -65,8 +65,8 @@ void ReferenceOps::mtp_combine(const MtpCombineArgs& args) {
     float* row = normed_.data() + r * 2 * hidden;  // the embedding's half first
     rms_norm(args.embedding[r].data_as<float>(), args.embedding_norm.data_as<float>(), hidden,
              args.epsilon, NormForm::kOnePlus, row);
-    rms_norm(args.hidden[r].data_as<float>(), args.hidden_norm.data_as<float>(), hidden,
-             args.epsilon, NormForm::kOnePlus, row + hidden);
+    rms_norm(args.hidden[args.hidden_row(r)].data_as<float>(), args.hidden_norm.data_as<float>(),
+             hidden, args.epsilon, NormForm::kOnePlus, row + hidden);
   }
   linear(normed_.data(), m, args.fc, 0, args.out.data_as<float>(), args.out.stride(0));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/embed_token.h"
 #include "backend/cpu/reference/math.h"
 
 namespace pewter {
@@ -37,7 +38,7 @@ void ReferenceOps::embed(const EmbedArgs& args) {
       std::memcpy(out + r * hidden, args.batch.embeddings[given].data(),
                   static_cast<size_t>(hidden) * sizeof(float));
     else
-      decode_row(args.table, 0, args.batch.tokens[r], out + r * hidden);
+      decode_row(args.table, 0, embed_token(args, r), out + r * hidden);
   }
 }
 

@@ -20,15 +20,23 @@ __device__ inline float tiled_bf16(const TileStack& w, int64_t row, int64_t k) {
   return to_float(values[(record * kWarp + lane) * 8 + pair * 2 + i % 2]);
 }
 
+__device__ inline int32_t embed_token(const EmbedRows& a, int64_t row) {
+  const int32_t given = a.tokens[row];
+  if (given >= 0) return given;
+  const int32_t choice = max(a.choices[-1 - given], 0);
+  return a.ids != nullptr ? a.ids[choice] : choice;
+}
+
 __global__ void embed_kernel(const __grid_constant__ EmbedRows a) {
   start_next();
   wait_for_inputs();
   const int64_t row = blockIdx.x;
   const int32_t given = a.embedding_index[row];
+  const int32_t token = given >= 0 ? 0 : embed_token(a, row);
   for (int i = threadIdx.x; i < a.hidden; i += kThreads)
     a.out[row * a.hidden + i] = given >= 0
                                     ? a.embeddings[given * static_cast<int64_t>(a.hidden) + i]
-                                    : tiled_bf16(a.table, a.tokens[row], i);
+                                    : tiled_bf16(a.table, token, i);
 }
 
 __device__ inline float4 norm_input(const NormRows& a, int64_t row, int i) {
@@ -39,6 +47,10 @@ __device__ inline float4 norm_input(const NormRows& a, int64_t row, int i) {
                      __uint_as_float(bits.y << 16), __uint_as_float(bits.y & 0xFFFF0000u));
 }
 
+__device__ inline int64_t input_row(const NormRows& a, int64_t row) {
+  return a.x_rows != nullptr ? a.x_rows[row] : row;
+}
+
 // Rows whose width is a multiple of four; for codes, of 128.
 template <int kQuads>
 __global__ void __launch_bounds__(kNormLanes) norm_kernel(const __grid_constant__ NormRows a) {
@@ -47,9 +59,9 @@ __global__ void __launch_bounds__(kNormLanes) norm_kernel(const __grid_constant_
   start_next();
   const auto weight = norm_weights<kNormLanes, kQuads>(a.width, a.weight);
   wait_for_inputs();
-  const int64_t row = blockIdx.x;
+  const int64_t row = blockIdx.x, from = input_row(a, row);
   norm_row(
-      a.width, a.epsilon, weight, [&](int i) { return norm_input(a, row, i); },
+      a.width, a.epsilon, weight, [&](int i) { return norm_input(a, from, i); },
       [&](int i, uint2 four) {
         *reinterpret_cast<uint2*>(a.out + row * a.out_stride + i) = four;
         if (a.codes != nullptr) *reinterpret_cast<uint2*>(normed + 2 * i) = four;
@@ -70,9 +82,9 @@ __global__ void __launch_bounds__(kThreads) odd_norm_kernel(const __grid_constan
   __shared__ float scratch[kWarp];
   start_next();
   wait_for_inputs();
-  const int64_t row = blockIdx.x;
+  const int64_t row = blockIdx.x, from = input_row(a, row) * a.x_stride;
   const auto x = [&](int i) {
-    return a.x != nullptr ? a.x[row * a.x_stride + i] : to_float(a.x_bf16[row * a.x_stride + i]);
+    return a.x != nullptr ? a.x[from + i] : to_float(a.x_bf16[from + i]);
   };
   float sum = 0;
   for (int i = threadIdx.x; i < a.width; i += kThreads) sum = fmaf(x(i), x(i), sum);

@@ -9,7 +9,9 @@
 namespace pewter::cuda {
 
 struct EmbedRows {
-  const int32_t* tokens = nullptr;
+  const int32_t* tokens = nullptr;   // [rows]; -1 - i: that of choices[i]
+  const int32_t* choices = nullptr;  // tokens, or where there are ids, numbers of them; -1 is 0
+  const int32_t* ids = nullptr;
   const int32_t* embedding_index = nullptr;
   const float* embeddings = nullptr;  // [given, hidden] or null
   TileStack table;                    // bf16
@@ -23,6 +25,7 @@ struct NormRows {
   const float* x = nullptr;  // [rows, width], or bf16 below
   const __nv_bfloat16* x_bf16 = nullptr;
   int64_t x_stride = 0;
+  const int32_t* x_rows = nullptr;  // the row of x that each takes; null: its own
   const float* weight = nullptr;
   float epsilon = 0;
   __nv_bfloat16* out = nullptr;
