@@ -2,7 +2,7 @@
 // chose.
 #pragma once
 
-#include "cli/forwarding_ops.h"
+#include "backend/forwarding_ops.h"
 
 namespace pewter {
 

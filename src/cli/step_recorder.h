@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/op_bytes.h"
-#include "cli/forwarding_ops.h"
+#include "backend/forwarding_ops.h"
 
 namespace pewter {
 

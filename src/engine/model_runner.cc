@@ -237,7 +237,12 @@ void ModelRunner::draft_mtp_on(int64_t sequences, GreedyChooser& chooser) {
 void ModelRunner::run_draft(const Batch& batch, GreedyChooser& chooser) {
   const WeightMatrix& head = model_.weights.drafting_head();
   act_.logits = {act_.logits.data(), DType::kF32, {batch.logits_count, head.n}};
-  const auto step = [&] { forward_mtp(ops_, model_, batch, pool_, act_, chooser.chosen()); };
+  const ChosenTokens& chosen = chooser.chosen();
+  const bool elsewhere = recorded_choices_.choices.data() != chosen.choices.data() ||
+                         recorded_choices_.ids.data() != chosen.ids.data();
+  if (elsewhere && recorded_choices_.choices.defined()) device_.forget_steps(this);
+  recorded_choices_ = chosen;
+  const auto step = [&] { forward_mtp(ops_, model_, batch, pool_, act_, chosen); };
   run_step(batch, StepKind::kDraft, std::cref(step));  // by reference: without allocating
   chooser.choose(act_.logits);
 }

@@ -135,6 +135,7 @@ class ModelRunner {
   Ops& ops_;
   RunnerOptions options_;
   bool replay_ = true;
+  ChosenTokens recorded_choices_;  // which recorded drafts go on from
   StatePool pool_;
   ActivationStore store_;
   Activations act_;  // store_'s tensors cut to the current step

@@ -33,7 +33,7 @@ struct EngineRig {
 
   explicit EngineRig(const RigCase& rig_case,
                      EngineOptions options = {.runner = {.chunk_rows = 64, .cache_tokens = 512}}) {
-    backend = make_backend({.device = rig_case.device, .threads = rig_case.threads}).value();
+    backend = make_rig_backend(rig_case);
     model =
         test::make_random_model(*backend.device, rig_case.config, rig_case.formats, rig_case.seed)
             .value();

@@ -8,7 +8,7 @@
 namespace pewter::test {
 
 CrowdRig::CrowdRig(const RigCase& rig_case, const EngineOptions& options) {
-  backend = make_backend({.device = rig_case.device, .threads = rig_case.threads}).value();
+  backend = make_rig_backend(rig_case);
   model =
       make_random_model(*backend.device, rig_case.config, rig_case.formats, rig_case.seed).value();
   engine = Engine::make(model, *backend.device, *backend.ops, options).value();

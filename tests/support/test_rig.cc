@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/replaying_backend.h"
+
 namespace pewter::test {
 
 std::vector<RigCase> rig_cases() {
@@ -29,6 +31,10 @@ std::vector<RigCase> rig_cases() {
       kind.device = device;
       cases.push_back(std::move(kind));
     }
+  RigCase replayed = kinds[0];
+  replayed.name = "replayed_" + replayed.name;
+  replayed.device = "cpu-replayed";
+  cases.push_back(std::move(replayed));
   return cases;
 }
 
@@ -46,9 +52,17 @@ void RigTest::SetUp() {
     GTEST_SKIP() << backend.error().message;
 }
 
+Backend make_rig_backend(const RigCase& rig_case) {
+  const bool replays = rig_case.device == "cpu-replayed";
+  Backend backend =
+      make_backend({.device = replays ? "cpu" : rig_case.device, .threads = rig_case.threads})
+          .value();
+  return replays ? make_replaying(std::move(backend)) : std::move(backend);
+}
+
 std::unique_ptr<TestRig> TestRig::make(const RigCase& rig_case, const RunnerOptions& options) {
   auto rig = std::make_unique<TestRig>();
-  rig->backend = make_backend({.device = rig_case.device, .threads = rig_case.threads}).value();
+  rig->backend = make_rig_backend(rig_case);
   rig->model =
       make_random_model(*rig->backend.device, rig_case.config, rig_case.formats, rig_case.seed)
           .value();

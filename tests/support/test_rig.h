@@ -15,7 +15,7 @@ namespace pewter::test {
 
 struct RigCase {
   std::string name;
-  std::string device;
+  std::string device;  // of make_backend, or cpu-replayed (replaying_backend.h)
   ModelConfig config;
   RandomFormats formats;
   uint64_t seed = 1;
@@ -27,6 +27,7 @@ struct RigCase {
 
 std::vector<RigCase> rig_cases();
 std::vector<RigCase> small_rig_cases();  // of them, the bf16 models: for what formats do not touch
+Backend make_rig_backend(const RigCase& rig_case);
 // Names a case in INSTANTIATE_TEST_SUITE_P.
 inline constexpr auto kRigName = [](const auto& tested) { return tested.param.name; };
 void PrintTo(const RigCase& rig_case, std::ostream* out);  // found by GoogleTest

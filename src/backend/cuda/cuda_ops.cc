@@ -183,15 +183,8 @@ StreamArgs CudaOps::normed_product(const NormLinearArgs& args) const {
 
 void CudaOps::norm_linear(const NormLinearArgs& args) {
   StreamArgs job = normed_product(args);
-  if (cuda::can_norm(job, args.x.stride(0))) {
-    job.norm_x = args.x.data_as<float>();
-    job.norm_stride = args.x.stride(0);
-    job.norm_weight = args.norm.data_as<float>();
-    job.epsilon = args.epsilon;
-  } else {
-    job.halves = cuda::wants_halves(gpu(), job);
-    norm_rows_of(job, args.x, args.norm, args.epsilon);
-  }
+  job.halves = cuda::wants_halves(gpu(), job);
+  norm_rows_of(job, args.x, args.norm, args.epsilon);
   product(job);
 }
 

@@ -79,7 +79,7 @@ __device__ inline Strand add_strand(const float* at, int64_t stride, int count, 
 template <int kWarps>
 __global__ void __launch_bounds__(kWarps* kWarp, 1)
     merge_kernel(const __grid_constant__ AttendArgs a) {
-  constexpr int kDepth = kWarps == kStrands ? 8 : 4;
+  constexpr int kTogether = kWarps == kStrands ? 8 : 4;
   __shared__ __align__(16) float strand_sums[kStrands][kHead / 2];
   __shared__ float2 strand_ends[kStrands];
   start_next();
@@ -87,8 +87,9 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int head = blockIdx.x / 2, first = blockIdx.x % 2 * (kHead / 2), row = blockIdx.y;
   const int sequence = a.batch.sequences == 1 ? 0 : a.batch.row_sequence[row];
-  const int row_begin = a.batch.sequences == 1 ? 0 : a.batch.row_begin[sequence];
+  const int row_begin = a.batch.row_begin[sequence];
   const int rows = a.batch.row_begin[sequence + 1] - row_begin;
+  const int stretches = stretches_of(a.batch.context_length[sequence] + row - row_begin + 1);
   const int64_t step = static_cast<int64_t>(rows) * a.shape.query_heads * kPartial;
   const int64_t partial = first_partial(a.batch, sequence) + row - row_begin;
   const float* const from = a.partials + (partial * a.shape.query_heads + head) * kPartial;
@@ -98,21 +99,12 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
   const uint4 gate_bits = *reinterpret_cast<const uint4*>(
       a.in + row * a.in_stride + (2 * head + 1) * kHead + first + dimension);
 
-  // A single stretch has been asked for before the context that tells of it was known.
-  Strand only;
-  if (warp == 0) {
-    only.sum = *reinterpret_cast<const float4*>(from + first + 4 * lane);
-    const float2 end = *reinterpret_cast<const float2*>(from + kHead);
-    only.largest = end.x, only.total = end.y;
-  }
-  const int stretches = stretches_of(a.batch.context_length[sequence] + row - row_begin + 1);
   const int strands = min(stretches, kStrands);
 #pragma unroll 1
   for (int strand = warp; strand < strands; strand += kWarps) {
     const int count = (stretches - strand + kStrands - 1) / kStrands;
-    const Strand s = stretches == 1 ? only
-                                    : add_strand<kDepth>(from + strand * step, kStrands * step,
-                                                         count, first + 4 * lane);
+    const Strand s =
+        add_strand<kTogether>(from + strand * step, kStrands * step, count, first + 4 * lane);
     *reinterpret_cast<float4*>(&strand_sums[strand][4 * lane]) = s.sum;
     if (lane == 0) strand_ends[strand] = make_float2(s.largest, s.total);
   }

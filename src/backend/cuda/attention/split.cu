@@ -177,12 +177,7 @@ struct Requests {
   int queries, wave = 0, sequence = 0, kv_head = 0, position = 0, end = 0;
   bool any = false;
   int32_t page = 0;
-  int32_t first_page = 0;  // of a single sequence: asked for with what says how long it is
 
-  __device__ void begin() {
-    if (a.batch.sequences == 1) first_page = a.batch.page_table[0];
-    open(0);
-  }
   __device__ void open(int next) {
     wave = next;
     Item item;
@@ -195,10 +190,7 @@ struct Requests {
     find_page();
   }
   __device__ void find_page() {
-    if (a.batch.sequences == 1 && position < kPage)
-      page = first_page;
-    else
-      page = a.batch.page_table[sequence * a.batch.page_table_stride + position / kPage];
+    page = a.batch.page_table[sequence * a.batch.page_table_stride + position / kPage];
   }
 
   // The tile's keys; then its values, which are the end of the tile. All threads arrive at the
@@ -450,7 +442,7 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
     const int stage = tile % kValueStages;
     requests.values(shared_address(values[stage]), values_here + stage * kBarrierBytes);
   };
-  requests.begin();
+  requests.open(0);
   request_keys(0);
   request_values(0);
   if constexpr (!Share::kInPlace) request_keys(1);

@@ -41,12 +41,6 @@ constexpr int register_blocks(int blocks) {
 #endif
 }
 
-// The same as a number a thread, for blocks whose warps are no multiple of four: ptxas counts with
-// one otherwise.
-constexpr int register_limit(int threads, int blocks) {
-  return 65536 / register_blocks(blocks) / threads / 8 * 8;
-}
-
 enum class Start { kEarly, kInOrder };
 
 // Holds a kernel's static and dynamic shared memory to that. Before its first launch: lets it have

@@ -22,8 +22,7 @@
 namespace pewter::cuda {
 namespace {
 
-constexpr int kRows = kMostNetRows, kNormedRows = 1;
-static_assert(kRows == kHeldRows);
+constexpr int kNormedRows = 1;
 constexpr int kStacks = StreamArgs::kMaxStacks + 1;
 constexpr int64_t kOwnBytes = 1024;  // of shared memory besides what a launch shares out
 enum Word { kClaims, kMixed, kLeft, kLaunch };
@@ -107,7 +106,7 @@ __device__ inline void request_all(const DeltaNet& a, const Plan& plan, const Ti
 
 // kHeld: blocks of k of a warp, whose inputs are held in registers for projections of int4; 0: not
 // so.
-template <bool kSharedOut, int kHeld>
+template <int kRows, bool kSharedOut, int kHeld>
 __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t* shared_memory) {
   __shared__ FlowMemory<Task> flow_memory;
   __shared__ uint64_t ready, rows_here;
@@ -154,7 +153,8 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   Inputs<kRows, false> far;  // rows of the output projection that shared memory has no room for
   point_at(x, me, m, width, coded, [&](int r) { return rows + r * row_pitch(width); });
   HeldRows<kHeld> held;
-  if (coded) held.load(x, me);
+  if constexpr (kHeld > 0)
+    if (coded) held.load(x, me);
   Sums<kRows> slice = {};
   float before = 0;
   // A unit's results are written by other warps each time.
@@ -204,16 +204,19 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     const BlockFormat format = format_of(w);
     const uint32_t at = flow.address() + me.warp * format.block_bytes;
     const int blocks = blocks_of(me.warp, task.blocks), first = task.first + me.warp;
-    const auto multiply_by = [&](const auto& inputs) {
-      multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, inputs,
-                                               slice);
-    };
-    if (kHeld > 0 && coded && task.kind == Task::kProject)
-      multiply_held(format, at, me, held, slice);
+    bool done = false;
+    if constexpr (kHeld > 0)
+      if (coded && task.kind == Task::kProject) {
+        multiply_held(format, at, me, held, slice);
+        done = true;
+      }
+    if (done)
+      ;
     else if (kSharedOut || task.kind == Task::kProject)
-      multiply_by(x);
+      multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, x, slice);
     else
-      multiply_by(far);
+      multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, far,
+                                               slice);
     flow.release();
     if (!task.ends) continue;
     float* const to = sums + unit % 2 * kStreamWarps * kSliceSums<kRows>;
@@ -245,13 +248,13 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   }
 }
 
-template <bool kSharedOut, int kHeld>
-__global__ void __maxnreg__(register_limit(kFlowThreads, kResidentBlocks))
+template <int kRows, bool kSharedOut, int kHeld>
+__global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks))
     net_kernel(const __grid_constant__ DeltaNet a, const __grid_constant__ Plan plan) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   const int index = static_cast<int>(blockIdx.x);
   if (index >= plan.heads) {
-    stream_role<kSharedOut, kHeld>(a, plan, shared_memory);
+    stream_role<kRows, kSharedOut, kHeld>(a, plan, shared_memory);
   } else {
     if (threadIdx.x >= kStreamThreads) return;
     __shared__ uint64_t state_here;
@@ -294,11 +297,15 @@ int64_t head_bytes(const DeltaNet& net) {
 
 using Kernel = void (*)(DeltaNet, Plan);
 Kernel kernel_for(const DeltaNet& net, int held) {
+  if (net.in.rows > kHeldRows)
+    return shares_out(net) ? net_kernel<8, true, 0> : net_kernel<8, false, 0>;
   if (!shares_out(net))
-    return held == 3   ? net_kernel<false, 3>
-           : held == 2 ? net_kernel<false, 2>
-                       : net_kernel<false, 0>;
-  return held == 3 ? net_kernel<true, 3> : held == 2 ? net_kernel<true, 2> : net_kernel<true, 0>;
+    return held == 3   ? net_kernel<4, false, 3>
+           : held == 2 ? net_kernel<4, false, 2>
+                       : net_kernel<4, false, 0>;
+  return held == 3   ? net_kernel<4, true, 3>
+         : held == 2 ? net_kernel<4, true, 2>
+                     : net_kernel<4, true, 0>;
 }
 
 struct Launch {
@@ -310,8 +317,9 @@ struct Launch {
 Launch plan_for(const Gpu& gpu, const DeltaNet& net) {
   Launch l;
   Plan& plan = l.plan;
+  const int columns = net.in.rows <= 4 ? 4 : 8;
   plan.row_bytes = static_cast<int>(row_bytes(net));
-  const int64_t fixed = plan.row_bytes + 2 * kStreamWarps * kSliceSums<kRows> * int64_t{4};
+  const int64_t fixed = plan.row_bytes + 2 * kStreamWarps * 16 * columns * int64_t{4};
   const int64_t room = static_cast<int64_t>(kMostSharedBytes) - kOwnBytes - fixed;
   // Stages that hold a tile of the projections each, or else the most of them: eight blocks of
   // every matrix at least.

@@ -9,7 +9,7 @@
 namespace pewter::cuda {
 
 constexpr int kNetWords = 4;  // counts, zero between kernels, and the number of the launch
-constexpr int kMostNetRows = 4;
+constexpr int kMostNetRows = 8;
 
 struct DeltaNet {
   StreamArgs in;  // kBF16; its rows are there (and coded, where a matrix wants that), or norm_x is

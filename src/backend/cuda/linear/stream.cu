@@ -92,9 +92,8 @@ __device__ inline void write_output(const StreamArgs& a, const TileStack& w, int
 template <int kRows>
 constexpr int kBuffers = kRows == 32 ? 1 : 2;
 
-// kNorm: the rows are still to be normalised.
-template <int kRows, bool kShared, Formats kFormats, bool kNorm = false>
-__global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 && !kNorm ? 3 : 2))
+template <int kRows, bool kShared, Formats kFormats>
+__global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 ? 3 : 2))
     stream_kernel(const __grid_constant__ StreamArgs a, const __grid_constant__ Split split,
                   int stage_bytes, int stage_count, int width) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
@@ -165,16 +164,9 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 && 
 #pragma unroll 1
     for (; empty > 0 && ahead_left > 0; --empty) refill();
   }
-  const auto norm_weight = norm_weights<kStreamThreads, 2>(kNorm ? a.k : 0, a.norm_weight);
   wait_for_inputs();
   if (Stages<>::fills(me.warp) && units.claiming) units.start_claim(a.claims);
-  if constexpr (kNorm) {
-    __shared__ float norm_scratch[2 * kNormWarps];
-    stage_normed_rows<kStreamThreads>(a.norm_x, a.norm_stride, a.rows, a.k, norm_weight, a.epsilon,
-                                      rows, norm_scratch);
-    __syncthreads();
-    if (coded) code_rows_in_place<kStreamThreads>(a.rows, width, rows);
-  } else if (kShared) {
+  if (kShared) {
     if (coded) {
       // Coded rows lie as they will lie here.
       if (threadIdx.x == 0) rows_barrier.request(rows, a.rows * row_pitch(width), a.codes);
@@ -187,7 +179,7 @@ __global__ void __launch_bounds__(kStreamThreads, register_blocks(kRows <= 8 && 
   }
   // Claims have time to come while the first unit is at work.
   waited = true;
-  if (kShared && !kNorm && coded) rows_barrier.wait();
+  if (kShared && coded) rows_barrier.wait();
   __syncthreads();
 
   Inputs<kRows, kShared> x;
@@ -289,11 +281,9 @@ void run(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {
   const bool is_long = units > 8 * most;  // then it is no matter how soon the code is there
   const bool common =
       std::all_of(args.w, args.w + args.stacks, [](const TileStack& w) { return is_common(w); });
-  const auto kernel = args.norm_x != nullptr ? stream_kernel < kRows, true, kFew,
-             kRows == 4 >
-      : !fit.shared      ? stream_kernel<kRows, false, kAny>
-    : common && !is_long ? stream_kernel<kRows, true, kFew>
-                         : stream_kernel<kRows, true, kAny>;
+  const auto kernel = !fit.shared          ? stream_kernel<kRows, false, kAny>
+                      : common && !is_long ? stream_kernel<kRows, true, kFew>
+                                           : stream_kernel<kRows, true, kAny>;
   launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kStreamThreads),
          static_cast<size_t>(bytes), kernel, args, split, stages.bytes, stages.count,
          padded_inputs(args.k));
@@ -316,7 +306,7 @@ StreamArgs prepared(cudaStream_t stream, const StreamArgs& args, bool halves) {
     CHECK(args.w[0].format == args.w[1].format && args.w[0].row_scales == nullptr,
           "gate and up in ", weight_format_name(args.w[0].format), " and ",
           weight_format_name(args.w[1].format));
-  if (has_coded(args) && !args.has_codes && args.norm_x == nullptr)
+  if (has_coded(args) && !args.has_codes)
     code_rows(stream, {.x = args.x,
                        .x_stride = args.x_stride,
                        .x_rows = args.x_rows,
@@ -371,12 +361,6 @@ TileStack stack_of(const WeightMatrix& w, int64_t out_column) {
           .blocks = static_cast<int>(blocks),
           .block_bytes = static_cast<int>(shape.bytes()),
           .out_column = static_cast<int>(out_column)};
-}
-
-bool can_norm(const StreamArgs& args, int64_t norm_stride) {
-  return args.rows == 1 && args.x_rows == nullptr && !is_gated(args.output) && args.k % 128 == 0 &&
-         args.k <= kFusedNormWidth && is_quad_row(args.k, norm_stride, 4) &&
-         std::all_of(args.w, args.w + args.stacks, [](const TileStack& w) { return is_common(w); });
 }
 
 void stream_narrow(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args) {

@@ -60,11 +60,6 @@ struct StreamArgs {
   // Scratch for slices of k of many rows (stream_wide.cu) of matrices of up to so many outputs.
   float* partials = nullptr;
   int64_t partial_outputs = 0;
-  // Rows still to be normalised, when can_norm(…): RMSNorm(norm_x)·(1 + norm_weight).
-  const float* norm_x = nullptr;  // [rows, norm_stride]
-  int64_t norm_stride = 0;
-  const float* norm_weight = nullptr;
-  float epsilon = 0;
   void* out = nullptr;
   int64_t out_stride = 0;  // elements
   float* residual = nullptr;
@@ -74,9 +69,6 @@ struct StreamArgs {
 
 bool has_coded(const StreamArgs& args);  // whether a matrix wants coded rows
 // The product, and the twin that takes no more than 32 rows at once and no partials.
-// Whether the product may normalise its rows itself: one row, so that doing it in every block of
-// threads costs less than a kernel of its own.
-bool can_norm(const StreamArgs& args, int64_t norm_stride);
 void stream_product(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args);
 void stream_narrow(cudaStream_t stream, const Gpu& gpu, const StreamArgs& args);
 
