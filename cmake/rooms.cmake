@@ -17,13 +17,6 @@ if(PEWTER_FUZZ)
   add_link_options(-fsanitize=address,undefined)
 elseif(PEWTER_SANITIZE)
   target_compile_options(pewter_flags INTERFACE -fsanitize=${PEWTER_SANITIZE} -fno-sanitize-recover=all)
-  if(PEWTER_FEWER_CHECKS)
-    # For CI's time: a check of every pointer is a good part of what compiling takes. Rooms that read
-    # numbers out of bytes have it (PEWTER_BYTES); elsewhere a null is found by AddressSanitizer when
-    # used.
-    target_compile_options(pewter_flags INTERFACE
-      $<$<NOT:$<BOOL:$<TARGET_PROPERTY:PEWTER_BYTES>>>:-fno-sanitize=null,alignment,object-size,vptr>)
-  endif()
   add_link_options(-fsanitize=${PEWTER_SANITIZE})
 endif()
 target_include_directories(pewter_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
@@ -31,9 +24,6 @@ target_include_directories(pewter_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 function(pewter_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   add_library(pewter_${name} STATIC ${ROOM_SOURCES})
-  if(name MATCHES "^(base|tensor|checkpoint|backend|cpu|model)$")
-    set_target_properties(pewter_${name} PROPERTIES PEWTER_BYTES ON)
-  endif()
   list(TRANSFORM ROOM_DEPENDS PREPEND pewter_)
   target_link_libraries(pewter_${name} PUBLIC pewter_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_LIBRARIES})
 endfunction()

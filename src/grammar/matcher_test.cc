@@ -98,7 +98,7 @@ constexpr const char* kSchemas[] = {
 };
 
 TEST(Matcher, MasksAreWhatCanBeRead) {
-  for (const uint64_t seed : {1, 2}) {
+  for (const uint64_t seed : {1u, 2u}) {
     const auto vocabulary = std::make_shared<const Vocabulary>(small_vocabulary(seed));
     const auto masks = std::make_shared<MaskCache>(vocabulary);
     Rng rng(seed);

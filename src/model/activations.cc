@@ -79,8 +79,11 @@ Result<ActivationStore> ActivationStore::lay_out(Device* device, const ModelConf
     TRY_ASSIGN(std::byte* const shared, allocate(m * config.shared_width * act));
     a.normed = {normed, activation, {m, hidden}};
     a.expert = {routing, DType::kI32, {m, top_k}};
-    a.expert_weight = {routing + m * top_k * 4, DType::kF32, {m, top_k}};
-    a.shared_weight = {routing + m * top_k * 8, DType::kF32, {m}};
+    const auto behind = [routing](int64_t bytes) {  // null where sizes alone are asked for
+      return routing != nullptr ? routing + bytes : nullptr;
+    };
+    a.expert_weight = {behind(m * top_k * 4), DType::kF32, {m, top_k}};
+    a.shared_weight = {behind(m * top_k * 8), DType::kF32, {m}};
     a.expert_hidden = {routed, activation, {m, top_k, config.expert_width}};
     a.shared_hidden = {shared, activation, {m, config.shared_width}};
   } else {

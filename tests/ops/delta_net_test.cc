@@ -21,7 +21,7 @@ struct NetCase {
 
 class DeltaNet : public OpTest<NetCase> {
  protected:
-  static constexpr int64_t kSlots = 2, kRows = 16;
+  static constexpr int64_t kSlots = 2;
 
   void prepare() override {
     const NetCase& c = tested();

@@ -55,7 +55,8 @@ TEST_P(Delta, DecodeMatchesTheReference) {
   for (int64_t step = 0; step < 10; ++step) {
     std::vector<DeltaRig::Part> parts;
     for (int64_t s = 0; s < 3; ++s) {
-      const auto accepted = static_cast<int64_t>(rng.below(static_cast<uint64_t>(offered[s] + 1)));
+      const int64_t before = offered[static_cast<size_t>(s)];
+      const auto accepted = static_cast<int64_t>(rng.below(static_cast<uint64_t>(before + 1)));
       const int64_t rows = step == 4 ? 16 : 1 + static_cast<int64_t>(rng.below(8));
       parts.push_back({.slot = s * 2 + 1, .accepted = accepted, .first = first, .rows = rows});
       offered[static_cast<size_t>(s)] = rows;

@@ -8,7 +8,16 @@ namespace {
 std::atomic<int64_t> allocations{0};
 }  // namespace
 
+// g++ says it with macros, clang with features.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZER_OWNS_MALLOC
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZER_OWNS_MALLOC
+#endif
+#endif
+
+#ifdef SANITIZER_OWNS_MALLOC
 // Not inlined: g++ would take the call of free() in a test for a mismatch.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   ++allocations;

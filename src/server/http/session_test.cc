@@ -337,8 +337,8 @@ TEST(Session, HasPatienceAndNoMore) {
   body.session->tick(later(40));
   EXPECT_THAT(body.take(), StartsWith("HTTP/1.1 408"));
 
-  Wire working;  // an answer may take its time, and its activity hears the clock
   int gone = 0;
+  Wire working;  // an answer may take its time, and its activity hears the clock
   working.send(kGet);
   const auto watcher = std::make_shared<Watcher>(gone);
   working.exchanges[0]->attach(watcher);
