@@ -312,6 +312,7 @@ struct Softmax {
       two.x = power_of_two(two.x - safe);
       two.y = power_of_two(two.y - safe);
       total[i] = fmaf(total[i], shrink, two.x + two.y);
+      __syncwarp();  // all lanes have read the scores that lie there
       reinterpret_cast<uint32_t*>(own.scores)[column / 2] = pack_bf16(two.x, two.y);
       if (column == 0) own.shrink = shrink;
     }
