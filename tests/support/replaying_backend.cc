@@ -32,6 +32,7 @@ class KeepingOps final : public ForwardingOps {
   void delta_mix(const DeltaMixArgs& args) override { run(args, &Ops::delta_mix); }
   void delta_net(const DeltaNetArgs& args) override {
     DeltaNetArgs own = args;
+    own.next = {};  // a list of the caller's, and no part of what is computed
     run(own, &Ops::delta_net, matrices(own.in));
   }
   void attention_prepare(const AttentionPrepareArgs& args) override {
@@ -40,6 +41,7 @@ class KeepingOps final : public ForwardingOps {
   void attention(const AttentionArgs& args) override { run(args, &Ops::attention); }
   void attention_net(const AttentionNetArgs& args) override {
     AttentionNetArgs own = args;
+    own.next = {};
     run(own, &Ops::attention_net, matrices(own.in));
   }
   void route(const RouteArgs& args) override { run(args, &Ops::route); }

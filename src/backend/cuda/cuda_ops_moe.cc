@@ -163,7 +163,7 @@ void CudaOps::moe(const MoeArgs& args) {
   if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up_products(args.up, coded, still));
   if (!args.stages.runs(2)) return;
   cuda::ExpertsDown down = down_products(args.down, still);
-  down.has_groups = true;
+  down.has_groups = args.stages.runs(1);
   cuda::experts_down(stream(), gpu(), down);
 }
 

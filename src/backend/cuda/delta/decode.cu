@@ -36,8 +36,8 @@ void delta_decode(cudaStream_t stream, const DeltaArgs& args) {
         " and ", args.value_dim, " are wider than ", kColumns);
   const bool fold = args.slot == nullptr;
   const int rows = fold ? args.fold_accepted : std::max(args.tape_rows, args.most_rows);
-  // The kernel reads the state before it waits: safe behind a step, which begins with a copy that
-  // waits for all before it, and behind this launch in order when there was none.
+  // The kernel reads the state before it waits: safe behind a step, whose tokens the host waits for
+  // before it enqueues the next, and behind this launch in order when there was none.
   launch(fold ? Start::kInOrder : Start::kEarly, stream,
          dim3(static_cast<unsigned>(args.value_heads), static_cast<unsigned>(args.sequences)),
          dim3(kRuleThreads), static_cast<size_t>(rows * HeadRows::kFloats * 4),

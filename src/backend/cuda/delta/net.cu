@@ -142,6 +142,7 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
                                       rows, norm_scratch, sync_flow);
     sync_flow();
     if (coded) code_rows_in_place<kStreamThreads>(m, width, rows);
+    publish_writes();  // the output projection's rows are copied there
     sync_flow();
   } else {
     if (thread == 0)

@@ -66,7 +66,9 @@ struct Transfer {
 
   // Complete after a barrier of the block.
   __device__ explicit Transfer(const void* at) : barrier(shared_address(at)) {
-    if (threadIdx.x == 0) init_barrier<1>(barrier);
+    if (threadIdx.x != 0) return;
+    init_barrier<1>(barrier);
+    publish_barriers();
   }
   // By one thread: what this kernel's blocks of threads wrote, and this thread has waited for, is
   // seen by copies that it requests. What earlier kernels wrote is, after wait_for_inputs().

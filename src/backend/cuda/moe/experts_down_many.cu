@@ -187,6 +187,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
         if (me.warp < kBlocks)
 #pragma unroll
           for (int r = 0; r < kRows; r += 2) {  // two rows' block at once
+            if (r >= count) break;
             const int row = r + me.lane / 16, at = 128 * me.warp + me.lane % 16 * 8;
             uint8_t* const to = rows + min(row, count - 1) * pitch;
             const uint4 eight = *reinterpret_cast<const uint4*>(to + 2 * at);

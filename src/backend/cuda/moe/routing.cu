@@ -34,8 +34,11 @@ __device__ inline bool note_rows(const GroupPairs& a, GroupShared& s, int expert
   if (a.rows > kFewRows || count > kGroupThreads) return false;
   s.rows_of[thread] = 0;
   __syncthreads();
-  const unsigned long long bit = 1ull << thread / a.top_k;
-  const bool twice = thread < count && (atomicOr(s.rows_of + expert, bit) & bit) != 0;
+  bool twice = false;
+  if (thread < count) {
+    const unsigned long long bit = 1ull << thread / a.top_k;
+    twice = (atomicOr(s.rows_of + expert, bit) & bit) != 0;
+  }
   return __syncthreads_or(twice) == 0;
 }
 
@@ -92,8 +95,10 @@ __device__ inline void group_all(const GroupPairs& a, GroupShared& s, int choice
         e, at + i * a.capacity, min(a.capacity, mine - i * a.capacity)};
   if (noted) {
     __syncthreads();
-    const unsigned long long before = (1ull << e / a.top_k) - 1;
-    if (e < count) a.pairs[s.pairs_before[choice] + __popcll(s.rows_of[choice] & before)] = e;
+    if (e < count) {
+      const unsigned long long before = (1ull << e / a.top_k) - 1;
+      a.pairs[s.pairs_before[choice] + __popcll(s.rows_of[choice] & before)] = e;
+    }
   } else {
     for (int begin = 0; begin < count; begin += kChosen) {
       if (count > kChosen) read(begin);  // a single stretch is still there
