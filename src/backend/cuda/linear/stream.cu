@@ -71,21 +71,10 @@ __device__ inline void write_output(const StreamArgs& a, const TileStack& w, int
   const int output = n % 16;
   float value = total_of<kRows>(sums, output, row);
   if (w.row_scales != nullptr) value *= w.row_scales[n];
-  const int64_t at = row * a.out_stride + w.out_column + n;
-  switch (a.output) {
-    case StreamOutput::kGatedBF16:
-      value = silu(value) * total_of<kRows>(sums + kStreamWarps * kSliceSums<kRows>, output, row);
-      [[fallthrough]];
-    case StreamOutput::kBF16:
-      static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16(value);
-      break;
-    case StreamOutput::kAddF32:
-      a.residual[row * a.residual_stride + w.out_column + n] = before + value;
-      [[fallthrough]];
-    case StreamOutput::kF32:
-      static_cast<float*>(a.out)[at] = value;
-      break;
-  }
+  float up = 0;
+  if (is_gated(a.output))
+    up = total_of<kRows>(sums + kStreamWarps * kSliceSums<kRows>, output, row);
+  write_sum(a, w, n, row, value, up, before);
 }
 
 // Sums are kept twice, the next unit's while the last one's are added up, where there is room.

@@ -58,4 +58,24 @@ inline void sort_stacks(StreamArgs& args) {
   });
 }
 
+// What becomes of a finished sum; `up` is the second matrix's, `before` what it joins.
+__device__ inline void write_sum(const StreamArgs& a, const TileStack& w, int n, int row,
+                                 float value, float up, float before) {
+  const int64_t at = row * a.out_stride + w.out_column + n;
+  switch (a.output) {
+    case StreamOutput::kGatedBF16:
+      value = silu(value) * up;
+      [[fallthrough]];
+    case StreamOutput::kBF16:
+      static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16(value);
+      break;
+    case StreamOutput::kAddF32:
+      a.residual[row * a.residual_stride + w.out_column + n] = before + value;
+      [[fallthrough]];
+    case StreamOutput::kF32:
+      static_cast<float*>(a.out)[at] = value;
+      break;
+  }
+}
+
 }  // namespace pewter::cuda

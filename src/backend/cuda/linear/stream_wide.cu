@@ -217,25 +217,9 @@ __device__ inline float residual_at(const StreamArgs& a, const TileStack& w, int
   if (a.output != StreamOutput::kAddF32 || row >= a.rows || n >= w.n) return 0;
   return a.residual[row * a.residual_stride + w.out_column + n];
 }
-// What becomes of it; `up` is the second matrix's.
-__device__ inline void write_sum(const StreamArgs& a, const TileStack& w, int n, int row,
-                                 float value, float up, float before) {
-  if (row >= a.rows || n >= w.n) return;
-  const int64_t at = row * a.out_stride + w.out_column + n;
-  switch (a.output) {
-    case StreamOutput::kGatedBF16:
-      value = silu(value) * up;
-      [[fallthrough]];
-    case StreamOutput::kBF16:
-      static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16(value);
-      break;
-    case StreamOutput::kAddF32:
-      a.residual[row * a.residual_stride + w.out_column + n] = before + value;
-      [[fallthrough]];
-    case StreamOutput::kF32:
-      static_cast<float*>(a.out)[at] = value;
-      break;
-  }
+__device__ inline void write_if_any(const StreamArgs& a, const TileStack& w, int n, int row,
+                                    float value, float up, float before) {
+  if (row < a.rows && n < w.n) write_sum(a, w, n, row, value, up, before);
 }
 
 // A warp's place in a unit: kOwn tiles from `own` on, kRows rows from `row` on.
@@ -315,8 +299,8 @@ __device__ inline void finish_unit(const StreamArgs& a, const WidePlan& p, const
     for (int j = 0; j < kTiles<kRows>; ++j)
 #pragma unroll
       for (int c = 0; c < 4; ++c)
-        write_sum(a, w, output(c), row_of(j, c), total[i][j][c] * scale[c / 2],
-                  total[kOwn - 1][j][c], before[j][c]);
+        write_if_any(a, w, output(c), row_of(j, c), total[i][j][c] * scale[c / 2],
+                     total[kOwn - 1][j][c], before[j][c]);
   }
 }
 
@@ -390,7 +374,7 @@ __global__ void __launch_bounds__(256) sum_slices_kernel(const __grid_constant__
     sum[0] += part[s].x, sum[1] += part[s].y, sum[2] += part[s].z, sum[3] += part[s].w;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    write_sum(a, w, n + i, row, sum[i] * row_scale(w, n + i), 0, before[i]);
+    write_if_any(a, w, n + i, row, sum[i] * row_scale(w, n + i), 0, before[i]);
 }
 
 // What a number of rows asks of a kernel.

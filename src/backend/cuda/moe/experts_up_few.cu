@@ -14,13 +14,14 @@
 #include "backend/cuda/linear/held.cuh"
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/moe/experts_up_few.h"
+#include "backend/cuda/moe/gated_output.cuh"
 #include "backend/cuda/moe/routing.cuh"
 
 namespace pewter::cuda {
 namespace {
 
-constexpr int kRows = block_rows(1);
-constexpr int kPartSums = kFlowWarps * kSliceSums<kRows>;
+constexpr int kRows = kGatedRows, kPartSums = kGatedSums;
+static_assert(kStreamWarps == kFlowWarps);
 
 struct Plan {
   int stage_bytes, stage_count;
@@ -164,17 +165,13 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     buffer ^= 1;
     sync_flow();
     // Other warps each time.
-    const int writer = thread ^ buffer * kStreamThreads / 2, output = writer % 16;
+    const int writer = thread ^ buffer * kStreamThreads / 2;
     const RowBlock block = routing.blocks[task.block];
-    const int n = task.tile * 16 + output;
+    const int n = task.tile * 16 + writer % 16;
     if (writer >= 16 * block.count || n >= w[0].n) continue;
     const int64_t row =
         shared ? block.begin + writer / 16 : routing.pairs[block.begin + writer / 16];
-    const float gate = total_of<kRows>(to, output, writer / 16);
-    const float up = total_of<kRows>(to + kPartSums, output, writer / 16);
-    __nv_bfloat16* const out =
-        shared ? a.shared_out + row * a.shared_stride : a.out + row * a.out_stride;
-    out[n] = __float2bfloat16(silu(gate) * up);
+    write_gated(a, shared, to, n, writer / 16, row);
   }
 }
 

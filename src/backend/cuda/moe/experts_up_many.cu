@@ -17,13 +17,14 @@
 #include "backend/cuda/linear/held.cuh"
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/moe/experts_up_many.h"
+#include "backend/cuda/moe/gated_output.cuh"
 #include "backend/cuda/moe/row_blocks.cuh"
 
 namespace pewter::cuda {
 namespace {
 
-constexpr int kRows = block_rows(1);
-constexpr int kPartSums = kFlowWarps * kSliceSums<kRows>;
+constexpr int kRows = kGatedRows, kPartSums = kGatedSums;
+static_assert(kStreamWarps == kFlowWarps);
 
 struct Plan {
   int stage_bytes, stages;         // of matrices of int4
@@ -180,14 +181,10 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     if (part == 0) continue;
     buffer ^= 1;
     sync_flow();
-    const int writer = thread ^ buffer * kStreamThreads / 2, output = writer % 16;
-    const int n = tile * 16 + output;
+    const int writer = thread ^ buffer * kStreamThreads / 2;
+    const int n = tile * 16 + writer % 16;
     if (writer >= 16 * count || n >= w[0].n) continue;
-    const float gate = total_of<kRows>(to, output, writer / 16);
-    const float up = total_of<kRows>(to + kPartSums, output, writer / 16);
-    __nv_bfloat16* const out =
-        shared ? a.shared_out + my_row * a.shared_stride : a.out + my_row * a.out_stride;
-    out[n] = __float2bfloat16(silu(gate) * up);
+    write_gated(a, shared, to, n, writer / 16, my_row);
   }
 }
 
