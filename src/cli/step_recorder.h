@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "backend/op_bytes.h"
 #include "backend/forwarding_ops.h"
+#include "backend/op_bytes.h"
 
 namespace pewter {
 

@@ -2,8 +2,8 @@
 // weights as fragments.cuh has them, the rows as 256 bytes of 128 inputs (bf16 matrices: 128 bytes
 // of 64) whose 16-byte pieces are swizzled so that eight lanes that read at once hit different
 // banks. Fragments of weights are unpacked once for all rows, rows read once for all tiles. The
-// bits are those of fragments.cuh: the same sums in the same order. Only sums below 2⁻¹⁰² are not: as
-// halves they carry a factor of 2⁻²⁴ until the end, and lose bits there.
+// bits are those of fragments.cuh: the same sums in the same order. Only sums below 2⁻¹⁰² are not:
+// as halves they carry a factor of 2⁻²⁴ until the end, and lose bits there.
 #pragma once
 
 #include "backend/cuda/linear/fragments.cuh"

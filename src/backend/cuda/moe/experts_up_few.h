@@ -5,8 +5,8 @@
 
 namespace pewter::cuda {
 
-// False, and nothing done, when it is not made for them: more than kFewRouted rows, formats or widths
-// that are not common, rows that are routed already.
+// False, and nothing done, when it is not made for them: more than kFewRouted rows, formats or
+// widths that are not common, rows that are routed already.
 bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args);
 
 }  // namespace pewter::cuda
