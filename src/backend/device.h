@@ -28,6 +28,14 @@ struct DeviceMemory {
   MemoryKind kind = MemoryKind::kHost;
 };
 
+// A copy to the host on its way: a backend's own.
+struct HostCopy {
+  std::span<std::byte> to;
+  const std::byte* place = nullptr;
+  uint32_t* arrived = nullptr;
+  int64_t begun = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -42,6 +50,16 @@ class Device {
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
   virtual void copy_to_device(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void copy_to_host(std::span<std::byte> to, const std::byte* from) = 0;
+  // The same without waiting: `to` has it after finish(), before which it must live. Here it has it
+  // at once.
+  virtual HostCopy begin_copy_to_host(std::span<std::byte> to, const std::byte* from) {
+    copy_to_host(to, from);
+    return {};
+  }
+  virtual void finish(const HostCopy& copy) { (void)copy; }
+  // Whether what is enqueued runs while the caller goes on, so that a step can be enqueued before
+  // the choices of the one before it are read.
+  virtual bool is_asynchronous() const { return false; }
   virtual void zero(std::byte* at, int64_t bytes) = 0;
 
   // Memory for a matrix in the layout this backend's kernels read; store_rows fills it.

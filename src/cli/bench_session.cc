@@ -1,6 +1,7 @@
 #include "cli/bench_session.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -102,6 +103,7 @@ double BenchSession::repeat(int64_t tokens) {
     prefill(sequences_[0], tokens, LogitsWanted::kLast);
   else
     for (int64_t i = 0; i < tokens; ++i) step();
+  if (std::exchange(ahead_, false)) hear_choices();
   const double done =
       options_.kind == BenchKind::kPrefill
           ? static_cast<double>(tokens)
@@ -186,10 +188,16 @@ void BenchSession::prefill(SequenceState& sequence, int64_t count, LogitsWanted 
                       .tokens = tokens.subspan(begin, end - begin),
                       .logits = end == tokens.size() ? logits : LogitsWanted::kNone});
   }
-  if (logits != LogitsWanted::kNone) choose();
+  if (logits == LogitsWanted::kNone) return;
+  sampler_->start(runner_->logits(), choosers_);
+  hear_choices();
 }
 
-void BenchSession::run_rows() {
+bool BenchSession::goes_ahead() const {
+  return made_.backend.device->is_asynchronous() && options_.rows == 1 && !counts_experts_;
+}
+
+void BenchSession::start_rows() {
   const std::span<const int32_t> tokens = random_tokens(step_rows());
   rows_.clear();
   for (size_t s = 0; s < sequences_.size(); ++s)
@@ -198,7 +206,12 @@ void BenchSession::run_rows() {
                                               static_cast<size_t>(options_.rows)),
                      .logits = LogitsWanted::kAll});
   runner_->decode(rows_);
-  choose();
+  sampler_->start(runner_->logits(), choosers_);
+}
+
+void BenchSession::run_rows() {
+  start_rows();
+  hear_choices();
 }
 
 void BenchSession::accept(int64_t rows) {
@@ -206,7 +219,8 @@ void BenchSession::accept(int64_t rows) {
 }
 
 void BenchSession::step() {
-  run_rows();
+  start_rows();
+  if (!goes_ahead() || std::exchange(ahead_, true)) hear_choices();
   const int64_t counted = rows_that_count();
   accept(counted);
   if (options_.drafts == DraftMethod::kNone || counts_experts_) return;
@@ -253,8 +267,8 @@ void BenchSession::draft(int64_t counted) {
   drafter_->draft(draft_sequences_);
 }
 
-void BenchSession::choose() {
-  for (const StepSampler::Choice& choice : sampler_->sample(runner_->logits(), choosers_))
+void BenchSession::hear_choices() {
+  for (const StepSampler::Choice& choice : sampler_->finish())
     finite_ = finite_ && choice.token >= 0;
 }
 

@@ -43,14 +43,18 @@ class BenchSession {
   Status overlap_tokens();
   void prefill(SequenceState& sequence, int64_t count, LogitsWanted logits);
   void step();
-  // Without accepting anything.
+  // Enqueued, without accepting anything and without hearing what was chosen.
+  void start_rows();
   void run_rows();
+  // Whether a step is enqueued before the choices of the one before it are heard, as the engine
+  // does where nothing is drafted.
+  bool goes_ahead() const;
   void accept(int64_t rows);
   // Rows of this step that count: forced_tokens on average.
   int64_t rows_that_count();
   void draft(int64_t counted);
   void look_up(int64_t counted);
-  void choose();
+  void hear_choices();
 
   const BenchOptions& options_;
   const BenchHooks& hooks_;
@@ -63,7 +67,8 @@ class BenchSession {
   Sampler greedy_;
   std::vector<StepSampler::Rows> choosers_;
   bool finite_ = true, counts_experts_ = false;
-  double credit_ = 0;  // of rows_that_count
+  bool ahead_ = false;  // the last step's choices are not heard yet
+  double credit_ = 0;   // of rows_that_count
   double draft_seconds_ = 0;
   std::unique_ptr<Drafter> drafter_;
   // Of kSuffix, a text that repeats itself.

@@ -56,6 +56,10 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   engine->step_jobs_.reserve(most);
   engine->step_rows_.reserve(most);
   engine->sampled_rows_.reserve(most);
+  engine->runner_->set_choices(engine->sampler_->choices());
+  engine->may_go_ahead_ = device.is_asynchronous() && !engine->speculator_;
+  for (int64_t i = 0; i < sequences; ++i)
+    engine->ahead_tokens_.push_back(-1 - static_cast<int32_t>(i));
   engine->draft_jobs_.reserve(most);
   engine->draft_sequences_.reserve(most);
   engine->update_status();
@@ -217,16 +221,21 @@ void Engine::loop() {
     drop_cancelled();
     start_jobs();
     update_status();  // before a first token can reach anybody
-    const StepPlan& plan = scheduler_->plan();
-    if (plan.prefill >= 0)
-      prefill(plan);
-    else if (!plan.idle())
-      decode(plan);
+    run_step();
     forget_ended();
     update_status();
   }
   for (const std::unique_ptr<Job>& job : jobs_) finish(*job, FinishReason::kCancelled);
   jobs_.clear();
+}
+
+void Engine::run_step() {
+  if (ahead_) return finish_decode();
+  const StepPlan& plan = scheduler_->plan();
+  if (plan.prefill >= 0) return prefill(plan);
+  if (plan.idle()) return;
+  start_decode(plan);
+  finish_decode();
 }
 
 bool Engine::receive() {
@@ -250,6 +259,8 @@ void Engine::drop_cancelled() {
 }
 
 void Engine::forget_ended() {
+  for (Job*& job : step_jobs_)
+    if (job != nullptr && job->ended) job = nullptr;
   std::erase_if(jobs_, [](const std::unique_ptr<Job>& job) { return job->ended; });
 }
 

@@ -99,6 +99,7 @@ class Engine {
   Status check_ids(std::string_view field, std::span<const int32_t> ids) const;
   Status make_speculator(Device& device, Ops& ops);
   void loop();
+  void run_step();
   // Takes new requests from the inbox; waits for one when idle. False: the engine ends.
   bool receive();
   void drop_cancelled();
@@ -106,11 +107,16 @@ class Engine {
   Status start(Job& job);
   // Steps (engine_steps.cc).
   void prefill(const StepPlan& plan);
-  void decode(const StepPlan& plan);
+  // The first half of a decode step enqueues it, the second half hears what was chosen. In between
+  // the next step of the same sequences may be enqueued (decision 23): then it is ahead_.
+  void start_decode(const StepPlan& plan);
+  void finish_decode();
+  bool can_go_ahead() const;
+  void go_ahead();
   // How likely the tokens behind the rows of a chunk were; logits() is that of its last row then.
   void score_prompt(Job& job, int64_t begin, int64_t end);
-  // Chooses the tokens of step_jobs_, whose logits the last step left in order.
-  std::span<const StepSampler::Choice> choose_tokens();
+  // Begins to choose the tokens of step_jobs_, whose logits the last step left in order.
+  void start_choosing(bool ahead = false);
   // How many of a sequence's rows count: up to the first whose token is not the draft after it, or
   // ends the sequence.
   static int64_t agreed_rows(const Job& job, std::span<const StepSampler::Choice> choices);
@@ -145,9 +151,13 @@ class Engine {
   Jobs jobs_;  // waiting and running
   int64_t next_id_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
   DraftFigures draft_figures_;
-  std::vector<Job*> step_jobs_;
+  std::vector<Job*> step_jobs_;  // null: has ended since the step was enqueued
   std::vector<SequenceRows> step_rows_;
   std::vector<StepSampler::Rows> sampled_rows_;
+  std::vector<int32_t> ahead_tokens_;  // -1 - i, for the choice of row i
+  bool may_go_ahead_ = false;          // the device runs while the host goes on
+  bool ahead_ = false;                 // a step of step_jobs_ is on its way and not yet heard of
+  double step_begin_ = 0;
   std::vector<Job*> draft_jobs_;
   std::vector<DraftSequence> draft_sequences_;
 

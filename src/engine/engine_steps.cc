@@ -20,7 +20,8 @@ void Engine::prefill(const StepPlan& plan) {
   if (job.request.prompt_logprobs >= 0) score_prompt(job, plan.begin, plan.end);
   if (whole) {
     step_jobs_.assign(1, &job);
-    publish(job, choose_tokens().front());
+    start_choosing();
+    publish(job, sampler_->finish().front());
   }
   after_prefill_ = true;
   if (!speculator_ || job.ended) return;
@@ -60,7 +61,7 @@ void Engine::score_prompt(Job& job, int64_t begin, int64_t end) {
   runner_->chunk_logits(end - begin - 1, end - begin);
 }
 
-void Engine::decode(const StepPlan& plan) {
+void Engine::start_decode(const StepPlan& plan) {
   step_jobs_.clear();
   step_rows_.clear();
   for (const int64_t id : plan.decode) {
@@ -69,16 +70,26 @@ void Engine::decode(const StepPlan& plan) {
     step_rows_.push_back(
         {.sequence = &job.sequence, .tokens = job.next, .logits = LogitsWanted::kAll});
   }
-  const double begin = speculator_ ? speculator_->now() : 0;
+  step_begin_ = speculator_ ? speculator_->now() : 0;
   runner_->decode(step_rows_);
+  start_choosing();
+}
 
-  std::span<const StepSampler::Choice> choices = choose_tokens();
+void Engine::finish_decode() {
+  ahead_ = can_go_ahead();
+  if (ahead_) go_ahead();
+  std::span<const StepSampler::Choice> choices = sampler_->finish();
   int64_t first_row = 0;
   const int64_t sequences = std::ssize(step_jobs_);
   for (Job* job : step_jobs_) {
+    if (job == nullptr) {  // it ended while a step of it was ahead
+      choices = choices.subspan(1);
+      ++first_row;
+      continue;
+    }
     const auto drafted = static_cast<int64_t>(job->drafts().size());
     const int64_t rows = agreed_rows(*job, choices);
-    runner_->accept(job->sequence, rows);
+    if (!ahead_) runner_->accept(job->sequence, rows);
     if (speculator_) speculator_->judged(job->sequence, drafted, rows - 1);
     draft_figures_.add(drafted, rows - 1);
     job->completion.drafts.add(drafted, rows - 1);
@@ -91,20 +102,41 @@ void Engine::decode(const StepPlan& plan) {
   // A step that waits for a prompt's chunk does not say what a step takes.
   if (!speculator_) return;
   if (!std::exchange(after_prefill_, false))
-    speculator_->stepped(sequences, first_row - sequences, speculator_->now() - begin);
+    speculator_->stepped(sequences, first_row - sequences, speculator_->now() - step_begin_);
   draft(std::ranges::count_if(step_jobs_, [](const Job* job) { return !job->ended; }) -
         std::ssize(draft_jobs_));
 }
 
-std::span<const StepSampler::Choice> Engine::choose_tokens() {
+// When nothing that the next step needs depends on this one's choices but its tokens, and the same
+// sequences go on. A stop token is heard of too late: its row of the step ahead is lost.
+bool Engine::can_go_ahead() const {
+  return may_go_ahead_ && scheduler_->only_decodes() &&
+         std::ranges::all_of(step_jobs_, [](const Job* job) {
+           return job != nullptr && !job->ended && !job->matcher && job->allowed.empty() &&
+                  job->sampler->is_settled() && job->sampler->generated() + 1 < job->max_tokens;
+         });
+}
+
+// Without drafts a step's rows count, whatever is chosen behind them.
+void Engine::go_ahead() {
+  for (size_t i = 0; i < step_jobs_.size(); ++i) {
+    runner_->accept(step_jobs_[i]->sequence, 1);
+    step_rows_[i].tokens = std::span(ahead_tokens_).subspan(i, 1);
+  }
+  runner_->decode(step_rows_);
+  start_choosing(/*ahead=*/true);
+}
+
+void Engine::start_choosing(bool ahead) {
   sampled_rows_.clear();
   for (Job* job : step_jobs_)
     sampled_rows_.push_back({.sampler = &*job->sampler,
                              .drafts = job->drafts(),
                              .matcher = job->matcher.get(),
                              .stop_ids = job->request.stop_ids,
-                             .allowed = job->allowed});
-  return sampler_->sample(runner_->logits(), sampled_rows_);
+                             .allowed = job->allowed,
+                             .ahead = ahead});
+  sampler_->start(runner_->logits(), sampled_rows_);
 }
 
 int64_t Engine::agreed_rows(const Job& job, std::span<const StepSampler::Choice> choices) {

@@ -141,7 +141,7 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
     plan.sequence->offered = -1;
   }
   const Batch& batch = make_batch(Phase::kDecode, rows);
-  const auto step = [this, &batch] { forward(ops_, model_, batch, pool_, act_); };
+  const auto step = [this, &batch] { forward(ops_, model_, batch, pool_, act_, chosen_); };
   run_step(batch, StepKind::kTarget, step);
   for (const SequenceRows& plan : rows) {
     plan.sequence->pending = 0;  // the step applied them

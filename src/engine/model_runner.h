@@ -72,6 +72,9 @@ class ModelRunner {
   // asked for, at most most_logits() of them.
   void chunk_logits(int64_t begin, int64_t end);
   int64_t most_logits() const { return store_.all.logits.dim(0); }
+  // Where decode steps find tokens that stand for choices: -1 - i is choices[i]. Before the first
+  // of them.
+  void set_choices(const TensorView& choices) { chosen_.choices = choices; }
   // A decode step, each sequence at most once. Nothing is committed until accept().
   void decode(std::span<const SequenceRows> rows);
   // Commits the first n rows of the sequence's last decode step and rejects the others; a step that
@@ -135,6 +138,7 @@ class ModelRunner {
   Ops& ops_;
   RunnerOptions options_;
   bool replay_ = true;
+  ChosenTokens chosen_;            // which decode steps may go on from
   ChosenTokens recorded_choices_;  // which recorded drafts go on from
   StatePool pool_;
   ActivationStore store_;

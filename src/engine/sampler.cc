@@ -116,6 +116,14 @@ SamplingRow Sampler::row() const {
           .top_logprobs = top_logprobs_};
 }
 
+bool Sampler::is_settled() const {
+  const int64_t next = generated_ + 1;
+  const bool admits_stops = stops_suppressed_ && !ignore_stop_ && next >= min_tokens_;
+  const bool may_close = reasoning_.is_set() && !reasoning_ended_ && next >= reasoning_.budget &&
+                         generated_ - reasoning_.budget < std::ssize(reasoning_.closing);
+  return !tracks_output_ && longest_ban_ <= 1 && !admits_stops && !may_close;
+}
+
 void Sampler::follow(const Sampler& other) {
   edits_.reserve(other.edits_.capacity());
   *this = other;

@@ -26,6 +26,8 @@ class Sampler {
   std::span<const LogitEdit> edits() const { return edits_; }
   // Records a generated token.
   void push(int32_t token);
+  // Whether edits() stay what they are whatever the next token is.
+  bool is_settled() const;
   // Becomes a copy of another, with the same room for pushes.
   void follow(const Sampler& other);
 

@@ -43,6 +43,11 @@ const StepPlan& Scheduler::plan() {
   return plan_;
 }
 
+bool Scheduler::only_decodes() const {
+  return std::ranges::all_of(
+      running_, [](const Running& sequence) { return sequence.done == sequence.prompt; });
+}
+
 void Scheduler::remove(int64_t id) {
   std::erase_if(waiting_, [id](const Sequence& sequence) { return sequence.id == id; });
   std::erase_if(running_, [id](const Running& sequence) { return sequence.id == id; });

@@ -46,6 +46,9 @@ class Scheduler {
   // A sequence that has ended or was cancelled, waiting or running.
   void remove(int64_t id);
 
+  // Whether every sequence that runs decodes: none has a prompt to be read.
+  bool only_decodes() const;
+
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
 

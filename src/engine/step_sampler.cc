@@ -34,7 +34,7 @@ Result<StepSampler> StepSampler::make(Device& device, Ops& ops, const Options& o
   sampler.host_edit_begin_.reserve(count + 1);
   sampler.sent_edit_begin_.reserve(count + 1);
   sampler.forced_.reserve(count);
-  sampler.host_results_.resize(count * kResultWords);
+  for (Pending& pending : sampler.pending_) pending.results.resize(count * kResultWords);
   sampler.choices_.reserve(count);
   sampler.top_.resize(count * kTopLogprobs);
   sampler.host_inputs_.resize(count * sizeof(SamplingRow) + (count + 1) * sizeof(int32_t));
@@ -124,8 +124,10 @@ Status StepSampler::reserve_edits(int64_t edits) {
   return {};
 }
 
-void StepSampler::add_row(const Sampler& sampler) {
+void StepSampler::add_row(const Sampler& sampler, bool ahead) {
+  CHECK(!ahead || sampler.is_settled(), "a choice ahead that depends on the one before it");
   SamplingRow parameters = sampler.row();
+  parameters.index += ahead ? 1 : 0;
   if (parameters.temperature == 0) parameters.seed = parameters.index = 0;  // nothing is drawn
   host_parameters_.push_back(parameters);
   forced_.push_back(sampler.forced());
@@ -134,8 +136,7 @@ void StepSampler::add_row(const Sampler& sampler) {
   host_edit_begin_.push_back(static_cast<int32_t>(host_edits_.size()));
 }
 
-std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logits,
-                                                         std::span<const Rows> sequences) {
+void StepSampler::start(const TensorView& logits, std::span<const Rows> sequences) {
   int64_t n = 0;
   for (const Rows& rows : sequences) n += rows.count();
   CHECK(n <= static_cast<int64_t>(host_parameters_.capacity()), n, " rows to sample");
@@ -144,7 +145,7 @@ std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logit
   host_edit_begin_.assign(1, 0);
   forced_.clear();
   for (const Rows& rows : sequences) {
-    add_row(*rows.sampler);
+    add_row(*rows.sampler, rows.ahead);
     if (rows.drafts.empty()) continue;
     if (!ahead_) ahead_ = *rows.sampler;
     ahead_->follow(*rows.sampler);
@@ -155,7 +156,7 @@ std::span<const StepSampler::Choice> StepSampler::sample(const TensorView& logit
   }
   CHECK(static_cast<int64_t>(host_edits_.size() * sizeof(LogitEdit)) <= edits_.bytes(),
         host_edits_.size(), " edits exceed what was reserved");
-  return run(logits, vocab_limit_, set_masks(sequences));
+  run(logits, vocab_limit_, set_masks(sequences));
 }
 
 std::span<const StepSampler::Choice> StepSampler::score(const TensorView& logits,
@@ -170,7 +171,8 @@ std::span<const StepSampler::Choice> StepSampler::score(const TensorView& logits
     host_edits_.push_back({.token = token, .bias = kForced});
     host_edit_begin_.push_back(static_cast<int32_t>(host_edits_.size()));
   }
-  return run(logits, logits.dim(1), /*masked=*/false);
+  run(logits, logits.dim(1), /*masked=*/false);
+  return finish();
 }
 
 // What every row has, in one copy; none when it is there already.
@@ -188,8 +190,8 @@ void StepSampler::send_inputs() {
                           std::span(host_inputs_).first(parameters.size() + edit_begin.size()));
 }
 
-std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, int64_t vocab_limit,
-                                                      bool masked) {
+void StepSampler::run(const TensorView& logits, int64_t vocab_limit, bool masked) {
+  CHECK(started_ - finished_ < std::ssize(pending_), "too many choices under way");
   const auto n = static_cast<int64_t>(host_parameters_.size());
   send_inputs();
   device_->copy_to_device(edits_.data(), std::as_bytes(std::span(host_edits_)));
@@ -208,12 +210,22 @@ std::span<const StepSampler::Choice> StepSampler::run(const TensorView& logits, 
                 .top_token = {tops, DType::kI32, {n, kTopLogprobs}},
                 .top_logprob = {tops + n * kTopLogprobs, DType::kF32, {n, kTopLogprobs}}});
   // Lists of likeliest tokens are many words, and seldom wanted.
-  const bool listed = std::ranges::any_of(
-      host_parameters_, [](const SamplingRow& row) { return row.top_logprobs > 0; });
-  const std::span<int32_t> host(host_results_.data(),
-                                static_cast<size_t>(listed ? n * kResultWords : 2 * n));
-  device_->copy_to_host(std::as_writable_bytes(host), results_.data());
+  Pending& pending = pending_[static_cast<size_t>(started_++ % std::ssize(pending_))];
+  pending.rows = n;
+  pending.listed = std::ranges::any_of(host_parameters_,
+                                       [](const SamplingRow& row) { return row.top_logprobs > 0; });
+  const std::span<int32_t> host(pending.results.data(),
+                                static_cast<size_t>(pending.listed ? n * kResultWords : 2 * n));
+  pending.copy = device_->begin_copy_to_host(std::as_writable_bytes(host), results_.data());
+}
 
+std::span<const StepSampler::Choice> StepSampler::finish() {
+  CHECK(finished_ < started_, "no choices are under way");
+  const Pending& pending = pending_[static_cast<size_t>(finished_++ % std::ssize(pending_))];
+  device_->finish(pending.copy);
+  const std::span<const int32_t> host(pending.results);
+  const int64_t n = pending.rows;
+  const bool listed = pending.listed;
   const auto word = [&](int64_t i) { return host[static_cast<size_t>(i)]; };
   const auto number = [&](int64_t i) { return std::bit_cast<float>(word(i)); };
   choices_.clear();

@@ -4,6 +4,8 @@
 // op's inputs and outputs on the device and their copies on the host.
 #pragma once
 
+#include <array>
+
 #include "backend/ops.h"
 #include "engine/sampler.h"
 #include "tensor/buffer.h"
@@ -46,20 +48,38 @@ class StepSampler {
     grammar::Matcher* matcher = nullptr;
     std::span<const int32_t> stop_ids = {};  // may be chosen where the text may end
     std::span<const uint32_t> allowed = {};  // bits of the only ids that may be chosen; empty: any
+    // The choice behind the one that is under way, whatever that one is; the sampler is settled.
+    bool ahead = false;
     int64_t count() const { return 1 + static_cast<int64_t>(drafts.size()); }
   };
   // A choice for each row of logits, which are the sequences' rows one after another. The result is
   // valid until the next call.
-  std::span<const Choice> sample(const TensorView& logits, std::span<const Rows> sequences);
+  std::span<const Choice> sample(const TensorView& logits, std::span<const Rows> sequences) {
+    start(logits, sequences);
+    return finish();
+  }
+  // The same in two parts. At most two starts, the earlier of which is finished first, are under
+  // way.
+  void start(const TensorView& logits, std::span<const Rows> sequences);
+  std::span<const Choice> finish();
+  // [rows] i32 on the device, of the last start: what rows that are run ahead go on from.
+  TensorView choices() const { return {results_.data(), DType::kI32, {rows_}}; }
   // For each row of logits what it says of this token: its log-probability, and the likeliest
   // ones. The result is valid until the next call.
   std::span<const Choice> score(const TensorView& logits, std::span<const int32_t> tokens);
 
  private:
   StepSampler(Device& device, Ops& ops) : device_(&device), ops_(&ops) {}
-  void add_row(const Sampler& sampler);
+  // Results on their way to the host.
+  struct Pending {
+    std::vector<int32_t> results;
+    int64_t rows = 0;
+    bool listed = false;  // lists of likeliest tokens are among them
+    HostCopy copy;
+  };
+  void add_row(const Sampler& sampler, bool ahead = false);
   void send_inputs();
-  std::span<const Choice> run(const TensorView& logits, int64_t vocab_limit, bool masked);
+  void run(const TensorView& logits, int64_t vocab_limit, bool masked);
   // Masks of a step's rows; false when every row may choose every id.
   bool set_masks(std::span<const Rows> sequences);
   void set_mask(int64_t row, const Rows& rows);
@@ -76,7 +96,8 @@ class StepSampler {
   std::vector<SamplingRow> host_parameters_, sent_parameters_;  // sent: what inputs_ holds
   std::vector<int32_t> host_edit_begin_, sent_edit_begin_;
   std::vector<LogitEdit> host_edits_;
-  std::vector<int32_t> host_results_;
+  std::array<Pending, 2> pending_;
+  int64_t started_ = 0, finished_ = 0;
   std::vector<Choice> choices_;
   std::vector<TopLogprob> top_;
   std::optional<Sampler> ahead_;  // a sequence's sampler, after its drafts

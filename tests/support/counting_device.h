@@ -1,6 +1,7 @@
 // CountingDevice: a device that notes which steps it runs and when the host waits for it.
 #pragma once
 
+#include <mutex>
 #include <utility>
 
 #include "support/forwarding_device.h"
@@ -9,10 +10,16 @@ namespace pewter::test {
 
 class CountingDevice final : public ForwardingDevice {
  public:
-  using ForwardingDevice::ForwardingDevice;
+  explicit CountingDevice(Device& device) : CountingDevice(device, device.is_asynchronous()) {}
+  // asynchronous: what it says of itself.
+  CountingDevice(Device& device, bool asynchronous)
+      : ForwardingDevice(device), asynchronous_(asynchronous) {}
 
-  // A letter for each since the last call: "s" a step, "w" a copy to the host, which is a wait.
-  std::string take_events() { return std::exchange(events_, {}); }
+  // A letter for each since the last call: "s" a step, "w" a wait for a copy to the host.
+  std::string take_events() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
   // Copies to the device since the last call.
   int64_t take_copies() { return std::exchange(copies_, 0); }
 
@@ -21,15 +28,30 @@ class CountingDevice final : public ForwardingDevice {
     device_.copy_to_device(to, from);
   }
   void copy_to_host(std::span<std::byte> to, const std::byte* from) override {
-    events_ += 'w';
+    note('w');
     device_.copy_to_host(to, from);
   }
+  HostCopy begin_copy_to_host(std::span<std::byte> to, const std::byte* from) override {
+    return device_.begin_copy_to_host(to, from);
+  }
+  void finish(const HostCopy& copy) override {
+    note('w');
+    device_.finish(copy);
+  }
+  bool is_asynchronous() const override { return asynchronous_; }
   void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override {
-    events_ += 's';
+    note('s');
     device_.run_step(owner, key, enqueue);
   }
 
  private:
+  void note(char event) {
+    const std::lock_guard lock(mutex_);
+    events_ += event;
+  }
+
+  const bool asynchronous_;
+  std::mutex mutex_;  // an engine's thread runs steps
   std::string events_;
   int64_t copies_ = 0;
 };

@@ -22,6 +22,7 @@ class ForwardingDevice : public Device {
   void copy_to_host(std::span<std::byte> to, const std::byte* from) override {
     device_.copy_to_host(to, from);
   }
+  bool is_asynchronous() const override { return device_.is_asynchronous(); }
   void zero(std::byte* at, int64_t bytes) override { device_.zero(at, bytes); }
   Result<WeightMatrix> make_weight(const WeightSpec& spec) override {
     return device_.make_weight(spec);

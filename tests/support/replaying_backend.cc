@@ -81,6 +81,8 @@ class ReplayingDevice final : public ForwardingDevice {
   ReplayingDevice(std::shared_ptr<Device> device, KeepingOps& ops)
       : ForwardingDevice(*device), owned_(std::move(device)), ops_(ops) {}
 
+  // Steps may be enqueued ahead, as on the GPU; they run at once.
+  bool is_asynchronous() const override { return true; }
   void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override {
     const auto [step, is_new] = steps_.try_emplace({owner, key});
     if (is_new) return enqueue();

@@ -84,6 +84,7 @@ std::byte* CudaDevice::pinned(size_t bytes) {
   if (pinned_used_ + bytes > kBytes) {
     CUDA_CHECK(cudaStreamSynchronize(stream_));  // who has a place there is done with it
     pinned_used_ = 0;
+    ++pinned_turns_;
   }
   std::byte* const place = pinned_ + pinned_used_;
   pinned_used_ += (bytes + 15) / 16 * 16;
@@ -104,21 +105,44 @@ void CudaDevice::copy_to_device(std::byte* to, std::span<const std::byte> from) 
 }
 
 void CudaDevice::copy_to_host(std::span<std::byte> to, const std::byte* from) {
-  if (to.empty()) return;
+  finish(begin_copy_to_host(to, from));
+}
+
+HostCopy CudaDevice::begin_copy_to_host(std::span<std::byte> to, const std::byte* from) {
+  if (to.empty()) return {};
   const std::lock_guard lock(pinned_mutex_);
-  std::byte* const place = pinned(to.size());
-  if (place != nullptr && cuda::is_small_copy(from, to.size())) {
-    auto* const flag = reinterpret_cast<uint32_t*>(pinned(sizeof(uint32_t)));
-    const std::atomic_ref<uint32_t> arrived(*flag);
-    arrived.store(0);
-    cuda::publish_small(stream_, from, place, to.size(), flag, 1);
-    while (arrived.load(std::memory_order_acquire) == 0) check_running();
+  HostCopy copy{.to = to};
+  if (cuda::is_small_copy(from, to.size())) {
+    constexpr size_t kFlag = 16;  // in front of the bytes
+    std::byte* const place = pinned(kFlag + to.size());
+    copy.place = place + kFlag;
+    copy.arrived = reinterpret_cast<uint32_t*>(place);
+    std::atomic_ref<uint32_t>(*copy.arrived).store(0);
+    cuda::publish_small(stream_, from, place + kFlag, to.size(), copy.arrived, 1);
   } else {
+    std::byte* const place = pinned(to.size());
+    copy.place = place;
     CUDA_CHECK(cudaMemcpyAsync(place != nullptr ? place : to.data(), from, to.size(),
                                cudaMemcpyDeviceToHost, stream_));
+  }
+  copy.begun = pinned_turns_;
+  return copy;
+}
+
+void CudaDevice::finish(const HostCopy& copy) {
+  if (copy.to.empty()) return;
+  if (copy.arrived != nullptr) {
+    const std::atomic_ref<uint32_t> arrived(*copy.arrived);
+    while (arrived.load(std::memory_order_acquire) == 0) check_running();
+  } else {
     CUDA_CHECK(cudaStreamSynchronize(stream_));
   }
-  if (place != nullptr) std::memcpy(to.data(), place, to.size());
+  if (copy.place == nullptr) return;
+  const std::lock_guard lock(pinned_mutex_);
+  const bool is_kept = copy.begun == pinned_turns_ ||
+                       (copy.begun + 1 == pinned_turns_ && copy.place >= pinned_ + pinned_used_);
+  CHECK(is_kept, "a copy to the host was not looked at before its place was taken");
+  std::memcpy(copy.to.data(), copy.place, copy.to.size());
 }
 
 // A failed kernel ends the program here instead of being waited for without end.

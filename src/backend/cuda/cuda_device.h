@@ -24,6 +24,9 @@ class CudaDevice final : public Device {
   Result<Buffer> allocate(int64_t bytes) override;
   void copy_to_device(std::byte* to, std::span<const std::byte> from) override;
   void copy_to_host(std::span<std::byte> to, const std::byte* from) override;
+  HostCopy begin_copy_to_host(std::span<std::byte> to, const std::byte* from) override;
+  void finish(const HostCopy& copy) override;
+  bool is_asynchronous() const override { return true; }
   void zero(std::byte* at, int64_t bytes) override;
   // Error: kUnsupported for F32 and F16 matrices.
   Result<WeightMatrix> make_weight(const WeightSpec& spec) override;
@@ -65,6 +68,7 @@ class CudaDevice final : public Device {
   std::mutex pinned_mutex_;
   std::byte* pinned_ = nullptr;  // a ring: what is in it was enqueued on the stream
   size_t pinned_used_ = 0;
+  int64_t pinned_turns_ = 0;  // how often it was begun anew
   std::mutex staging_mutex_;
   Buffer staging_;  // canonical rows on their way into the tiled layout
   std::string description_;

@@ -189,8 +189,8 @@ void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& b
 }
 
 void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
-             Activations& act) {
-  ops.embed({.batch = batch, .table = model.weights.embed, .out = act.residual});
+             Activations& act, const ChosenTokens& chosen) {
+  ops.embed({.batch = batch, .table = model.weights.embed, .out = act.residual, .chosen = chosen});
   for (int64_t layer = 0; layer < model.config.layers; ++layer) {
     run_layer(ops, model, layer, batch, pool, act);
     for (size_t tap = 0; tap < model.taps.size(); ++tap)

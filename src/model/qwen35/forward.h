@@ -11,9 +11,9 @@ namespace pewter {
 
 // Runs the batch through all layers. Afterwards act.hidden holds the final-norm hidden of every
 // row, act.taps the residual after each of model.taps, act.logits the logits of batch.logits_rows.
-// act is already narrowed to the batch's rows.
+// act is already narrowed to the batch's rows. Tokens may be choices, in `chosen`.
 void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
-             Activations& act);
+             Activations& act, const ChosenTokens& chosen = {});
 
 // One layer on act.residual; forward is these in turn.
 void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& batch,
