@@ -63,6 +63,8 @@ void CudaOps::lay_out(Arena& arena) {
   const int64_t rows = std::max(l.rows, logits_rows), pairs = rows * l.top_k;
   arena.take(scratch_.normed, rows * l.widest_input);
   arena.take(scratch_.router_logits, rows * (l.experts + 1));
+  arena.take(scratch_.route_words.logits, l.experts + 1);
+  arena.take(scratch_.route_words.chosen, l.top_k + 1);
   arena.take(scratch_.pairs, pairs);
   // Few rows have more, smaller blocks than many.
   const int64_t few = std::min<int64_t>(rows, cuda::kFewRows);

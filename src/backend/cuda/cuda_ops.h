@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "backend/cuda/attention/attention.h"
+#include "backend/cuda/common/rows.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/delta/delta.h"
+#include "backend/cuda/linear/router.h"
 #include "backend/cuda/linear/stream.h"
 #include "backend/cuda/moe/experts.h"
 #include "backend/cuda/sampling/sampling.h"
@@ -52,8 +54,9 @@ class CudaOps final : public Ops {
   // Scratch on the device, one block.
   struct Scratch {
     __nv_bfloat16* normed = nullptr;  // [rows, widest input]
-    float* router_logits = nullptr;   // [rows, experts + 1]
-    int32_t* pairs = nullptr;         // [rows · top_k]
+    cuda::RouteWords route_words;
+    float* router_logits = nullptr;  // [rows, experts + 1]
+    int32_t* pairs = nullptr;        // [rows · top_k]
     cuda::RowBlock* blocks = nullptr;
     int32_t* block_count = nullptr;
     float* expert_outputs = nullptr;  // [rows · (top_k + 1), hidden]
@@ -90,9 +93,17 @@ class CudaOps final : public Ops {
   bool attend(const AttentionArgs& args, const LinearAddArgs* next, bool runs);
   cuda::Prefetch prefetch_of(std::initializer_list<const WeightMatrix*> first,
                              NextWeights next) const;
-  // Norm and logits of the router; what is left of routing.
-  cuda::RouteRows router_logits(const RouteArgs& args, bool wants_codes, bool runs,
-                                bool& has_codes);
+  // Norm and logits of the router, and what is left of routing.
+  struct RouterStep {
+    cuda::NormRows norm;
+    cuda::RouterProduct job;
+    cuda::RouteRows rows;
+    bool coded = false;       // rows are left coded as well
+    bool own_kernel = false;  // the router has one
+    bool norms = false;       // which normalises the rows
+  };
+  RouterStep router_step(const RouteArgs& args, bool wants_codes) const;
+  void run_router(const RouterStep& step);
   cuda::GroupPairs grouping(const TensorView& expert, int64_t experts) const;
   cuda::Grouping groups(const TensorView& expert, int64_t experts) const;
   // With a route's logits: routes and groups the rows as well.

@@ -4,72 +4,70 @@
 #include "backend/cuda/kernel_arguments.h"
 #include "backend/cuda/linear/coded_rows.h"
 #include "backend/cuda/linear/router.h"
+#include "backend/cuda/moe/experts_down_few.h"
+#include "backend/cuda/moe/experts_up_few.h"
 
 namespace pewter {
 
 using cuda::StreamArgs;
 using cuda::StreamOutput;
 
-cuda::RouteRows CudaOps::router_logits(const RouteArgs& args, bool wants_codes, bool runs,
-                                       bool& has_codes) {
+CudaOps::RouterStep CudaOps::router_step(const RouteArgs& args, bool wants_codes) const {
   const int64_t m = args.x.dim(0), hidden = args.x.dim(1), experts = args.router.n;
-  cuda::NormRows norm{.x = args.x.data_as<float>(),
-                      .x_stride = args.x.stride(0),
-                      .weight = args.norm.data_as<float>(),
-                      .epsilon = args.epsilon,
-                      .out = bf16(args.normed),
-                      .out_stride = args.normed.stride(0),
-                      .rows = to_int(m),
-                      .width = to_int(hidden)};
-  has_codes = wants_codes && cuda::can_code(norm);
-  uint8_t* const codes = has_codes ? scratch_.codes : nullptr;
-  const bool own_kernel = cuda::can_route_rows(hidden);
-  const bool fused = own_kernel && cuda::can_norm(m, hidden, args.x.stride(0));
-  if (!fused && runs) {
-    norm.codes = codes;
-    cuda::norm_rows(stream(), norm);
-  }
-  if (!runs) {
-    // Logits are those of the last time.
-  } else if (own_kernel) {
-    cuda::RouterProduct job{
-        .w = {cuda::stack_of(args.router), cuda::stack_of(args.shared_gate, experts)},
-        .k = to_int(hidden),
-        .rows = to_int(m),
-        .x = bf16(args.normed),
-        .x_stride = args.normed.stride(0),
-        .out = scratch_.router_logits,
-        .out_stride = experts + 1};
-    if (fused) {
-      job.norm_x = norm.x;
-      job.norm_stride = norm.x_stride;
-      job.norm_weight = norm.weight;
-      job.epsilon = args.epsilon;
-      job.codes = codes;
-    }
-    cuda::router_product(stream(), job);
-  } else {  // rows that need padding
-    StreamArgs job = dense(bf16(args.normed), args.normed.stride(0), hidden, m);
-    job.w[0] = cuda::stack_of(args.router);
-    job.w[1] = cuda::stack_of(args.shared_gate, experts);
-    job.stacks = 2;
-    job.out = scratch_.router_logits;
-    job.out_stride = experts + 1;
-    job.output = StreamOutput::kF32;
-    product(job);
-  }
-  return {.logits = scratch_.router_logits,
-          .expert = args.expert.data_as<int32_t>(),
-          .weight = args.weight.data_as<float>(),
-          .shared_weight = args.shared_weight.data_as<float>(),
-          .rows = to_int(m),
-          .experts = to_int(experts),
-          .top_k = to_int(args.expert.dim(1))};
+  RouterStep step{
+      .norm = {.x = args.x.data_as<float>(),
+               .x_stride = args.x.stride(0),
+               .weight = args.norm.data_as<float>(),
+               .epsilon = args.epsilon,
+               .out = bf16(args.normed),
+               .out_stride = args.normed.stride(0),
+               .rows = to_int(m),
+               .width = to_int(hidden)},
+      .job = {.w = {cuda::stack_of(args.router), cuda::stack_of(args.shared_gate, experts)},
+              .k = to_int(hidden),
+              .rows = to_int(m),
+              .x = bf16(args.normed),
+              .x_stride = args.normed.stride(0),
+              .out = scratch_.router_logits,
+              .out_stride = experts + 1},
+      .rows = {.logits = scratch_.router_logits,
+               .expert = args.expert.data_as<int32_t>(),
+               .weight = args.weight.data_as<float>(),
+               .shared_weight = args.shared_weight.data_as<float>(),
+               .rows = to_int(m),
+               .experts = to_int(experts),
+               .top_k = to_int(args.expert.dim(1))}};
+  step.coded = wants_codes && cuda::can_code(step.norm);
+  step.own_kernel = cuda::can_route_rows(hidden);
+  if (step.coded) step.norm.codes = scratch_.codes;
+  if (!step.own_kernel || !cuda::can_norm(m, hidden, args.x.stride(0))) return step;
+  step.norms = true;
+  step.job.norm_x = step.norm.x;
+  step.job.norm_stride = step.norm.x_stride;
+  step.job.norm_weight = step.norm.weight;
+  step.job.epsilon = args.epsilon;
+  step.job.codes = step.norm.codes;
+  return step;
+}
+
+void CudaOps::run_router(const RouterStep& step) {
+  if (!step.norms) cuda::norm_rows(stream(), step.norm);
+  if (step.own_kernel) return cuda::router_product(stream(), step.job);
+  // Rows that need padding.
+  StreamArgs job = dense(step.job.x, step.job.x_stride, step.job.k, step.job.rows);
+  job.w[0] = step.job.w[0];
+  job.w[1] = step.job.w[1];
+  job.stacks = 2;
+  job.out = step.job.out;
+  job.out_stride = step.job.out_stride;
+  job.output = StreamOutput::kF32;
+  product(job);
 }
 
 void CudaOps::route(const RouteArgs& args) {
-  bool coded = false;
-  cuda::route_rows(stream(), router_logits(args, false, true, coded));
+  const RouterStep step = router_step(args, false);
+  run_router(step);
+  cuda::route_rows(stream(), step.rows);
 }
 
 cuda::GroupPairs CudaOps::grouping(const TensorView& expert, int64_t experts) const {
@@ -149,22 +147,28 @@ void CudaOps::experts_down_add(const ExpertsDownAddArgs& args) {
 
 // As the stages in turn, with one grouping for both products.
 void CudaOps::moe(const MoeArgs& args) {
-  bool coded = false;
-  const cuda::RouteRows rows = router_logits(
-      args.route, cuda::is_coded(args.up.gate.format) || cuda::is_coded(args.up.shared_gate.format),
-      args.stages.runs(0), coded);
+  RouterStep step = router_step(args.route, cuda::is_coded(args.up.gate.format) ||
+                                                cuda::is_coded(args.up.shared_gate.format));
   const cuda::GroupPairs pairs = grouping(args.up.expert, args.up.gate.count);
-  const bool up_routes = cuda::can_route(rows);
-  if (args.stages.runs(0) && !up_routes && !cuda::route_and_group(stream(), rows, pairs)) {
-    cuda::route_rows(stream(), rows);
-    cuda::group_pairs(stream(), pairs);
-  }
-  const cuda::RouteRows still = up_routes ? rows : cuda::RouteRows{};
-  if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up_products(args.up, coded, still));
-  if (!args.stages.runs(2)) return;
+  const bool up_routes = cuda::can_route(step.rows);
+  const cuda::RouteRows still = up_routes ? step.rows : cuda::RouteRows{};
+  cuda::ExpertsUp up = up_products(args.up, step.coded, still);
   cuda::ExpertsDown down = down_products(args.down, still);
   down.has_groups = args.stages.runs(1);
-  cuda::experts_down(stream(), gpu(), down);
+  if (args.stages.only < 0 && step.norms && cuda::hears_of_logits(gpu(), up) &&
+      cuda::hears_of_choice(down)) {
+    step.job.words = up.route.words = down.route.words = scratch_.route_words;
+    step.job.chosen = step.rows.top_k + 1;
+  }
+  if (args.stages.runs(0)) {
+    run_router(step);
+    if (!up_routes && !cuda::route_and_group(stream(), step.rows, pairs)) {
+      cuda::route_rows(stream(), step.rows);
+      cuda::group_pairs(stream(), pairs);
+    }
+  }
+  if (args.stages.runs(1)) cuda::experts_up(stream(), gpu(), up);
+  if (args.stages.runs(2)) cuda::experts_down(stream(), gpu(), down);
 }
 
 }  // namespace pewter

@@ -21,6 +21,13 @@ __device__ inline uint64_t look_at(const uint64_t* word) {
   return seen;
 }
 
+// A word that is zero until it is written.
+__device__ inline uint64_t wait_for_word(const uint64_t* word) {
+  uint64_t seen = 0;
+  while (seen == 0) seen = look_at(word);
+  return seen;
+}
+
 // Rows of them, [rows, pairs].
 struct Arrivals {
   const uint64_t* words;

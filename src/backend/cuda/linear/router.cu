@@ -3,6 +3,7 @@
 // the weights once per eight rows, from memory or L2. Limits: the latency of the rows; most weights
 // of a warp have been requested before.
 
+#include "backend/cuda/common/arrival.cuh"
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/linear/router.h"
 
@@ -21,7 +22,8 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
   extern __shared__ __align__(128) unsigned char shared_memory[];
   __shared__ uint64_t barriers[kWarps * kRingStages];
   __shared__ float sums[kWarps * kSliceSums<kRows>];
-  start_next();
+  // Who looks at words starts when nobody before this kernel may still change them.
+  if (!a.words.are_used()) start_next();
   const Lane me;
   const int first_row = 8 * static_cast<int>(blockIdx.y);
   int tile = blockIdx.x;
@@ -41,6 +43,11 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
   for (int i = 0; i < kRingStages; ++i) refill();
   const auto norm_weight = norm_weights<kThreads, 2>(kNorm ? a.k : 0, a.norm_weight);
   wait_for_inputs();
+  if (a.words.are_used()) {
+    start_next();
+    if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) < a.chosen)
+      a.words.chosen[threadIdx.x] = 0;
+  }
   const int count = min(8, a.rows - first_row);
   Inputs<kRows, kNorm> x;
   if constexpr (kNorm) {
@@ -80,9 +87,11 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
   keep_sums<kRows>(slice, me, sums + me.warp * kSliceSums<kRows>);
   __syncthreads();
   const int output = static_cast<int>(threadIdx.x) % 16, row = static_cast<int>(threadIdx.x) / 16;
-  if (row < count && tile * 16 + output < w.n)
-    a.out[(first_row + row) * a.out_stride + w.out_column + tile * 16 + output] =
-        total_of<kRows, kWarps>(sums, output, row);
+  if (row >= count || tile * 16 + output >= w.n) return;
+  const float logit = total_of<kRows, kWarps>(sums, output, row);
+  const int column = w.out_column + tile * 16 + output;
+  a.out[(first_row + row) * a.out_stride + column] = logit;
+  if (a.words.are_used()) send_pair(a.words.logits + column, __float_as_uint(logit), 1);
 }
 
 }  // namespace

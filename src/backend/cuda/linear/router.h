@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/cuda/linear/stream.h"
+#include "backend/cuda/moe/routing.h"
 
 namespace pewter::cuda {
 
@@ -19,6 +20,8 @@ struct RouterProduct {
   uint8_t* codes = nullptr;  // with norm_x: where coded rows are left, unless null
   float* out = nullptr;      // [rows, out_stride]
   int64_t out_stride = 0;
+  RouteWords words = {};  // of one row: written beside out, or zeroed
+  int chosen = 0;         // how many of words.chosen there are
 };
 // Whether the kernel may normalise rows itself: few, so that doing it in every block of threads
 // costs less than a kernel of its own.

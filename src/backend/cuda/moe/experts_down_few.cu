@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
   int entries = 0;
   const uint8_t* from = nullptr;  // what is requested next
   int left = 0;                   // bytes of the part from there
-  const auto open = [&] {
+  const auto open = [&](int matrix) {
     left = blocks * block_bytes;
-    from = w.values + (shared ? 0 : routing.blocks[ahead.entry].matrix * w.matrix_bytes) +
+    from = w.values + (shared ? 0 : matrix * w.matrix_bytes) +
            (tile * w.blocks + first_block) * static_cast<int64_t>(block_bytes);
   };
   const auto refill = [&] {
@@ -130,16 +130,36 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
     ring.request(from, bytes, me.lane);
     from += bytes;
     left -= bytes;
-    if (left == 0 && ahead.next(routing.blocks, entries, step, plan.together)) open();
+    if (left == 0 && ahead.next(routing.blocks, entries, step, plan.together))
+      open(routing.blocks[ahead.entry].matrix);
   };
-  route_few(a.route, routing, true, [&] {
-    entries = shared ? shared_entries : routing.block_count;
+  const auto begin = [&](int matrix) {
     if (first_entry >= entries) return;
-    open();
+    open(matrix);
 #pragma unroll 1
     for (int i = 0; i < plan.stages; ++i) refill();
-  });
+  };
+  // Told of the choice, a warp waits for its own expert alone.
+  const bool is_told = kMost == 1 && a.route.words.are_used();
+  if (is_told) {
+    entries = shared ? 1 : 1 + top_k;
+    if (shared) begin(-1);
+    if (shared ? index == 0 : index < top_k) {
+      const int slot = shared ? top_k : index;
+      const uint64_t word = wait_for_word(a.route.words.chosen + slot);
+      const float weight = __uint_as_float(static_cast<uint32_t>(word));
+      if (me.lane == 0) (shared ? routing.shared_weight : routing.weight + slot)[0] = weight;
+      if (!shared) begin(static_cast<int>(word >> 32) - 1);
+    }
+  } else {
+    route_few(a.route, routing, true, [&] {
+      entries = shared ? shared_entries : routing.block_count;
+      begin(first_entry < entries ? routing.blocks[first_entry].matrix : -1);
+    });
+  }
   wait_for_inputs();
+  if (is_told && tile == 0)
+    for (int i = thread; i <= a.route.experts; i += kThreads) a.route.words.logits[i] = 0;
   // Whoever adds up asks in time for what the sums join.
   const int my_row = thread / 16, my_output = tile * 16 + thread % 16;
   const bool adds = my_row < step_rows && my_output < a.w.n;
@@ -155,10 +175,13 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
 #pragma unroll 1
   for (bool goes = here.entry < entries && blocks > 0; goes;
        goes = here.next(routing.blocks, entries, step, plan.together)) {
-    const int first = routing.blocks[here.entry].begin + here.row;
+    // Of one row the choices are not grouped.
+    const int first = kMost > 1 ? routing.blocks[here.entry].begin + here.row : shared ? 0 : index;
     const int count =
         kMost == 1 ? 1 : min(routing.blocks[here.entry].count - here.row, plan.together);
-    const auto source = [&](int r) { return shared ? first + r : routing.pairs[first + r]; };
+    const auto source = [&](int r) {
+      return shared || kMost == 1 ? first + r : routing.pairs[first + r];
+    };
     __syncwarp();
     bring_rows(
         count, inputs, role.width, coded,
@@ -214,26 +237,29 @@ bool can_bring(const __nv_bfloat16* x, int64_t stride, int k) {
   return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 8 == 0 && k % 8 == 0;
 }
 
-}  // namespace
-
-bool down_few(cudaStream_t stream, const ExpertsDown& args) {
+// How a launch shares out its memory; no stages: not at all.
+struct Launch {
+  Plan plan{};
+  int64_t bytes = 0;
+  bool one = false;
+};
+Launch plan_for(const ExpertsDown& args) {
   const Grouping& groups = args.groups;
   const int choices = groups.rows * groups.top_k;
+  Launch l;
   if (args.route.logits == nullptr || !can_route(args.route) || args.w.blocks > kMostBlocks ||
       args.shared.blocks > kMostBlocks || !can_bring(args.x, args.x_stride, args.k) ||
       !can_bring(args.shared_x, args.shared_x_stride, args.shared_k))
-    return false;
-  const bool common = is_common(args.w) && is_common(args.shared), one = common && groups.rows == 1;
-  const auto kernel = !common ? few_kernel<kFewRouted, Formats::kAny>
-                      : one   ? few_kernel<1, Formats::kCommon>
-                              : few_kernel<kFewRouted, Formats::kCommon>;
-  Plan plan{.routed = {.blocks = args.w.blocks, .width = padded_inputs(args.k)},
-            .shared = {.blocks = (args.shared.blocks + kSharedWarps - 1) / kSharedWarps,
-                       .each = 1,
-                       .chunk = args.shared.block_bytes,
-                       .stage_bytes = kMostBlockBytes}};
+    return l;
+  l.one = is_common(args.w) && is_common(args.shared) && groups.rows == 1;
+  Plan& plan = l.plan;
+  plan.routed = {.blocks = args.w.blocks, .width = padded_inputs(args.k)};
+  plan.shared = {.blocks = (args.shared.blocks + kSharedWarps - 1) / kSharedWarps,
+                 .each = 1,
+                 .chunk = args.shared.block_bytes,
+                 .stage_bytes = kMostBlockBytes};
   plan.shared.width = padded_inputs(plan.shared.blocks * block_inputs(args.shared.format));
-  const int own = static_cast<int>(one ? sizeof(Routing<1>) : sizeof(Routing<kFewRouted>)) +
+  const int own = static_cast<int>(l.one ? sizeof(Routing<1>) : sizeof(Routing<kFewRouted>)) +
                   kWarps * kFewStages * 8;
   // Stages of three blocks of int4 or two; two rows at a time or one.
   constexpr int kBlock = kMostBlockBytes / 2;
@@ -254,11 +280,30 @@ bool down_few(cudaStream_t stream, const ExpertsDown& args) {
     plan.routed.rows = plan.stages * stage;
     plan.shared.rows = plan.routed.rows + together * kRoutedWarps * row_pitch(plan.routed.width);
     plan.results = plan.routed.rows + row_bytes;
-    launch(stream, dim3(static_cast<unsigned>(args.w.tiles)), dim3(kThreads),
-           static_cast<size_t>(plan.results + result_bytes), kernel, args, plan);
-    return true;
+    l.bytes = plan.results + result_bytes;
+    return l;
   }
-  return false;
+  plan.stages = 0;
+  return l;
+}
+
+}  // namespace
+
+bool hears_of_choice(const ExpertsDown& args) {
+  const Launch l = plan_for(args);
+  return l.plan.stages > 0 && l.one;
+}
+
+bool down_few(cudaStream_t stream, const ExpertsDown& args) {
+  const Launch l = plan_for(args);
+  if (l.plan.stages == 0) return false;
+  const bool common = is_common(args.w) && is_common(args.shared);
+  const auto kernel = !common ? few_kernel<kFewRouted, Formats::kAny>
+                      : l.one ? few_kernel<1, Formats::kCommon>
+                              : few_kernel<kFewRouted, Formats::kCommon>;
+  launch(stream, dim3(static_cast<unsigned>(args.w.tiles)), dim3(kThreads),
+         static_cast<size_t>(l.bytes), kernel, args, l.plan);
+  return true;
 }
 
 }  // namespace pewter::cuda

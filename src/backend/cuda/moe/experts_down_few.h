@@ -6,6 +6,8 @@
 namespace pewter::cuda {
 
 // False, and nothing done, when there are too many rows for it or they are too wide.
+// Whether it is, for one row, and may be told of the choice by words (RouteWords).
+bool hears_of_choice(const ExpertsDown& args);
 bool down_few(cudaStream_t stream, const ExpertsDown& args);
 
 }  // namespace pewter::cuda

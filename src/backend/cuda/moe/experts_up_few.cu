@@ -105,16 +105,20 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     return;
   }
 
-  wait_for_inputs();
-  start_next();  // not before: the next kernel looks at the logits before it waits
-  const bool coded = is_coded(w[0].format);
+  const bool coded = is_coded(w[0].format), tells = index == plan.shared_shares;
   const int pitch = row_pitch(plan.width);
-  if (thread == 0)
-    request_rows(transfer, rows, step_rows, plan.width, coded, a.x, a.x_stride, a.codes);
-  if (!shared) {
-    route_few(a.route, routing, index == plan.shared_shares, pass_ninth, sync_flow);
-    if (index == plan.shared_shares) tell(a.route, a.grouping, routing, sync_flow);
-  }
+  const auto begin_rows = [&] {
+    wait_for_inputs();
+    start_next();  // not before: the next kernel looks at the logits or the choice before it waits
+    if (thread == 0)
+      request_rows(transfer, rows, step_rows, plan.width, coded, a.x, a.x_stride, a.codes);
+  };
+  // Logits that arrive do so before the router ends.
+  const bool arrive = kMost == 1 && a.route.words.are_used();
+  if (!arrive) begin_rows();
+  if (!shared) route_few(a.route, routing, tells, pass_ninth, sync_flow);
+  if (arrive) begin_rows();
+  if (tells) tell(a.route, a.grouping, routing, sync_flow);
   transfer.wait();
 
   Inputs<kRows, true> x;
@@ -175,26 +179,46 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   }
 }
 
-}  // namespace
-
-bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
+// How a launch shares out its memory; no bytes: not at all.
+struct Launch {
+  StagePlan stages{};
+  int64_t bytes = 0, own = 0;
+};
+Launch plan_for(const Gpu& gpu, const ExpertsUp& args) {
   const Grouping& groups = args.groups;
   const TileStack &w = args.w[0], &shared = args.shared[0];
-  const bool common = is_common(w) && is_common(shared), one = groups.rows == 1;
-  if (!gpu.has_bulk_copies || args.route.logits == nullptr || groups.rows > kFewRouted || !common ||
+  if (!gpu.has_bulk_copies || args.route.logits == nullptr || groups.rows > kFewRouted ||
+      !is_common(w) || !is_common(shared) ||
       ((is_coded(w.format) || is_coded(shared.format)) && !args.has_codes) || args.k % 128 != 0 ||
       args.x_stride % 8 != 0)
-    return false;
-  const auto own = static_cast<int64_t>(one ? sizeof(Routing<1>) : sizeof(Routing<kFewRouted>)) +
-                   static_cast<int64_t>(sizeof(FlowMemory<Task>)) + 64;
+    return {};
+  const auto own =
+      static_cast<int64_t>(groups.rows == 1 ? sizeof(Routing<1>) : sizeof(Routing<kFewRouted>)) +
+      static_cast<int64_t>(sizeof(FlowMemory<Task>)) + 64;
   const int64_t fixed = 4 * kPartSums * int64_t{4} + int64_t{groups.rows} * row_pitch(args.k);
   const StagePlan stages = plan_stages(fixed + own);
   const int64_t bytes = fixed + int64_t{stages.count} * stages.bytes;
-  if (bytes + own > kMaxShared) return false;
+  if (bytes + own > kMaxShared) return {};
+  return {stages, bytes, own};
+}
 
+}  // namespace
+
+bool hears_of_logits(const Gpu& gpu, const ExpertsUp& args) {
+  return args.groups.rows == 1 && plan_for(gpu, args).bytes > 0;
+}
+
+bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
+  const auto [stages, bytes, own] = plan_for(gpu, args);
+  if (bytes == 0) return false;
+  const Grouping& groups = args.groups;
+  const TileStack &w = args.w[0], &shared = args.shared[0];
+  const bool one = groups.rows == 1;
   const int most = gpu.multiprocessors * resident_blocks(gpu, bytes + own, kResidentBlocks);
   const int pairs = groups.rows * groups.top_k, units = pairs * w.tiles;
-  const int grid = std::min(most, units + shared.tiles);
+  // Where the router is still there, its blocks of threads leave room for one beside them.
+  const int router = args.route.words.are_used() ? args.route.experts / 16 + 1 : 0;
+  const int grid = std::min(most - router, units + shared.tiles);
   // The shared expert's share of the bytes, when each choice is of another expert; then as many
   // blocks of threads as let none have more units than another.
   const auto cost = [](const TileStack& of) {

@@ -5,6 +5,7 @@
 // too many of them gets any expert, its logits tell of the fault.
 #pragma once
 
+#include "backend/cuda/common/arrival.cuh"
 #include "backend/cuda/common/kernel.cuh"
 #include "backend/cuda/moe/routing.h"
 
@@ -122,13 +123,17 @@ __device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, bool
   const int rows = kMost == 1 ? 1 : route.rows;
   const int top_k = route.top_k, choices = rows * top_k, logits = route.experts + 1;
   const int shared_blocks = (rows + kCapacity - 1) / kCapacity;
+  const auto logit_at = [&](int row, int at) {
+    if (kMost == 1 && route.words.are_used())
+      return __uint_as_float(static_cast<uint32_t>(wait_for_word(route.words.logits + at)));
+    return __ldcg(route.logits + row * logits + at);
+  };
   float gate = 0;
-  if (weighs && warp < rows) gate = __ldcg(route.logits + warp * logits + route.experts);
+  if (weighs && warp < rows) gate = logit_at(warp, route.experts);
   if (i < shared_blocks) r.blocks[i] = {-1, i * kCapacity, min(kCapacity, rows - i * kCapacity)};
 #pragma unroll 1
   for (int row = 0; row < rows && warp < kRouteWarps; ++row) {
-    const uint32_t order =
-        i < route.experts ? order_of(__ldcg(route.logits + row * logits + i)) : kNone;
+    const uint32_t order = i < route.experts ? order_of(logit_at(row, i)) : kNone;
     r.order[i] = order;
     __syncwarp();
     const int rank = rank_among(order, i, r.order, warp * kWarp, kWarp);
@@ -199,6 +204,13 @@ __device__ inline void tell(const RouteRows& route, const GroupPairs& group,
                             const Routing<kMost>& r, const Sync& sync = {}) {
   sync();
   const int thread = static_cast<int>(threadIdx.x), choices = route.rows * route.top_k;
+  if (kMost == 1 && route.words.are_used()) {
+    if (thread < choices)
+      send_pair(route.words.chosen + thread, __float_as_uint(r.weight[thread]),
+                static_cast<uint32_t>(r.expert[thread]) + 1);
+    if (thread == choices)
+      send_pair(route.words.chosen + thread, __float_as_uint(r.shared_weight[0]), 1);
+  }
   if (thread < choices) {
     route.expert[thread] = r.expert[thread];
     route.weight[thread] = r.weight[thread];

@@ -31,6 +31,17 @@ struct Grouping {
   __host__ __device__ int shared_blocks() const { return (rows + capacity() - 1) / capacity(); }
 };
 
+// How the three kernels of one row's experts tell each other of the routing before they end
+// (decision 24): words (arrival.cuh) that are zero until they are written.
+struct RouteWords {
+  // [experts + 1], as RouteRows::logits: written by the router, zeroed by the down products.
+  uint64_t* logits = nullptr;
+  // [top_k + 1], expert + 1 and its weight for each slot, then the shared expert's: written by the
+  // up products, zeroed by the router.
+  uint64_t* chosen = nullptr;
+  __host__ __device__ bool are_used() const { return logits != nullptr; }
+};
+
 // Softmax and top-k of every row.
 struct RouteRows {
   const float* logits = nullptr;   // [rows, experts + 1]: the router's, then the shared gate's
@@ -38,6 +49,7 @@ struct RouteRows {
   float* weight = nullptr;         // [rows, top_k]
   float* shared_weight = nullptr;  // [rows]
   int rows = 0, experts = 0, top_k = 0;
+  RouteWords words = {};
 };
 void route_rows(cudaStream_t stream, const RouteRows& args);
 
