@@ -96,9 +96,9 @@ struct SharedHeadState {
           *reinterpret_cast<const float4*>(s + key * kPitch + 4 * lane);
   }
 
-  // One row, as HeadState::run_row, by eight warps.
+  // One row, as HeadState::run_row, by eight warps. keeps: whether the state is read again.
   __device__ void run_row(const float* q_row, const float* k_row, float* v, float decay,
-                          float write) {
+                          float write, bool keeps) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, key = lane / 2;
     int column = 8 * (static_cast<int>(threadIdx.x) / kWarp) + 4 * (lane % 2);
 #pragma unroll 1
@@ -130,8 +130,9 @@ struct SharedHeadState {
           part[i][c] = fmaf(k, predicted[c], part[i][c]);
           o[c] = fmaf(part[i][c], q, o[c]);
         }
-        *reinterpret_cast<float4*>(from + 16 * i * kPitch) =
-            make_float4(part[i][0], part[i][1], part[i][2], part[i][3]);
+        if (keeps)
+          *reinterpret_cast<float4*>(from + 16 * i * kPitch) =
+              make_float4(part[i][0], part[i][1], part[i][2], part[i][3]);
       }
 #pragma unroll
       for (int c = 0; c < 4; ++c) o[c] = HeadState<true>::key_sum(o[c]);
@@ -253,7 +254,7 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     }
     if (is_new && warp < count) gated.load_gate(in, warp, channels + head * dv, dv);
 #pragma unroll 1
-    for (int i = warp; i < 2 * count; i += kWarps) {
+    for (int i = kWarps - 1 - warp; i < 2 * count; i += kWarps) {  // others than have gates
       float* const vector = (i % 2 == 1 ? rows.k : rows.q) + i / 2 * kKeys;
       unit_vector(vector, i % 2 == 1, dk, vector);
     }
@@ -262,7 +263,7 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
 #pragma unroll 1
     for (int i = 0; i < count; ++i)
       state.run_row(rows.q + i * kKeys, rows.k + i * kKeys, rows.v + i * kColumns, rows.decay[i],
-                    rows.write[i]);
+                    rows.write[i], !is_new || i + 1 < count);
     if (!is_new && count > 0) {
       sync();
       state.store();

@@ -162,6 +162,7 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
   const auto writer_of = [&](int unit) {
     return (static_cast<uint32_t>(thread) - unit % kFlowWarps * kWarp) % kStreamThreads;
   };
+  bool rehearses = false;
 #pragma unroll 1
   for (int unit = 0;;) {
     const Task task = flow.receive();
@@ -177,19 +178,14 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
                   n = index * 16 + static_cast<int>(writer % 16);
         if (row < m && n < stacks[last].n) before = a.out.residual[row * a.out.residual_stride + n];
       }
-      if (thread == 0) wait_for(a.words + kMixed, a.mix.value_heads);
       const int out_width = padded_inputs(a.out.k);
       const bool out_coded = is_coded(stacks[last].format);
       if constexpr (kSharedOut) {
-        if (thread == 0) {
-          transfer.see_writes();
-          request_rows(transfer, rows, m, out_width, out_coded, a.out.x, a.out.x_stride,
-                       a.out.codes);
-        }
-        transfer.wait();
         point_at(x, me, m, out_width, out_coded,
                  [&](int r) { return rows + r * row_pitch(out_width); });
+        rehearses = true;
       } else {
+        if (thread == 0) wait_for(a.words + kMixed, a.mix.value_heads);
         sync_flow();
         far.k_end = readable_inputs(a.out.x, a.out.x_stride, a.out.k);
         point_at(far, me, m, out_width, out_coded, [&](int r) {
@@ -218,6 +214,23 @@ __device__ inline void stream_role(const DeltaNet& a, const Plan& plan, uint8_t*
     else
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, far,
                                                slice);
+    if (kSharedOut && rehearses) {
+      // That was with whatever lay where the rows will be: while the heads are at work, so that the
+      // instructions are here when they are done. The same stage follows once more.
+      rehearses = false;
+#pragma unroll
+      for (auto& operand : slice)
+        for (float& sum : operand) sum = 0;
+      sync_flow();
+      if (thread == 0) {
+        wait_for(a.words + kMixed, a.mix.value_heads);
+        transfer.see_writes();
+        request_rows(transfer, rows, m, padded_inputs(a.out.k), is_coded(w.format), a.out.x,
+                     a.out.x_stride, a.out.codes);
+      }
+      transfer.wait();
+      continue;
+    }
     flow.release();
     if (!task.ends) continue;
     float* const to = sums + unit % 2 * kStreamWarps * kSliceSums<kRows>;

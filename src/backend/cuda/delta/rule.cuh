@@ -97,7 +97,7 @@ struct HeadState {
 
   // One row: k and q unit vectors [kKeys], v [kColumns], which becomes the row's output.
   __device__ void run_row(const float* q_row, const float* k_row, float* v, float decay,
-                          float write) {
+                          float write, bool = true) {
     float predicted[4] = {}, o[4] = {};
 #pragma unroll
     for (int i = 0; i < kKeySteps; ++i) {

@@ -42,20 +42,28 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
 #pragma unroll 1
   for (int i = 0; i < kRingStages; ++i) refill();
   const auto norm_weight = norm_weights<kThreads, 2>(kNorm ? a.k : 0, a.norm_weight);
-  wait_for_inputs();
-  if (a.words.are_used()) {
+  const auto begin = [&] {
+    wait_for_inputs();
+    if (!a.words.are_used()) return;
     start_next();
     if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) < a.chosen)
       a.words.chosen[threadIdx.x] = 0;
-  }
+  };
   const int count = min(8, a.rows - first_row);
   Inputs<kRows, kNorm> x;
   if constexpr (kNorm) {
     __shared__ float scratch[2 * kNormWarps];
     uint8_t* const rows = shared_memory + kWarps * kRingStages * kMostBlockBytes;
-    stage_normed_rows<kThreads>(a.norm_x, a.norm_stride, a.rows, a.k, norm_weight, a.epsilon, rows,
-                                scratch);
-    __syncthreads();
+    // Rehearsed with what is here already, so that the instructions are when the rows are.
+#pragma unroll 1
+    for (bool rehearses = true;; rehearses = false) {
+      if (!rehearses) begin();
+      stage_normed_rows<kThreads>(rehearses ? a.norm_weight : a.norm_x, a.norm_stride,
+                                  rehearses ? 1 : a.rows, a.k, norm_weight, a.epsilon, rows,
+                                  scratch);
+      __syncthreads();
+      if (!rehearses) break;
+    }
     // The rows for others, 256 inputs a warp; blocks of threads share them.
     const int pieces = (a.k + 255) / 256;
     for (int i = static_cast<int>(blockIdx.x) + me.warp * static_cast<int>(gridDim.x);
@@ -70,6 +78,7 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
     }
     point_at(x, me, count, a.k, false, [&](int r) { return rows + r * row_pitch(a.k); });
   } else {
+    begin();
     x.k_end = readable_inputs(a.x, a.x_stride, a.k);
     point_at(x, me, count, a.k, false, [&](int r) {
       return reinterpret_cast<const uint8_t*>(a.x + (first_row + r) * a.x_stride);
