@@ -37,6 +37,11 @@ __device__ inline Key key_of(float logit, int token) {
   const uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return static_cast<Key>(ordered) << 32 | (0xFFFFFFFFu - static_cast<uint32_t>(token));
 }
+// Its logit; -0 has become 0.
+__device__ inline float logit_of(Key key) {
+  const auto ordered = static_cast<uint32_t>(key >> 32);
+  return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered & 0x7FFFFFFFu : ~ordered);
+}
 __device__ inline int token_of(Key key) {
   return static_cast<int>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
@@ -162,8 +167,47 @@ __device__ int find_in_order(int count, Mass target, const WeightOf& weight, Sha
 }
 
 // The first look: a part of a row a block of threads.
-constexpr int kScanThreads = 256;
-static_assert(kThreads >= kSampleParts && kSampleParts % kWarp == 0);
+constexpr int kScanThreads = 256, kEach = 8, kTogether = kScanThreads * kEach;
+static_assert(kSampleParts % kWarp == 0);
+
+// What the parts of a row come to.
+struct Summary {
+  Key largest, best;
+  double log_total;  // of the sum of exponentials
+  bool is_finite;
+};
+// By one warp.
+__device__ inline Summary summarize(const SamplePart* parts) {
+  constexpr int kOwn = kSampleParts / kWarp;
+  SamplePart part[kOwn];
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) part[i] = parts[static_cast<int>(threadIdx.x) % kWarp + i * kWarp];
+  Summary all{.largest = 0, .best = 0, .log_total = 0, .is_finite = true};
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    all.largest = max(all.largest, static_cast<Key>(part[i].largest));
+    all.best = max(all.best, static_cast<Key>(part[i].best));
+    all.is_finite = all.is_finite && part[i].is_finite;
+  }
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    all.largest = max(all.largest, __shfl_xor_sync(0xFFFFFFFFu, all.largest, offset));
+    all.best = max(all.best, __shfl_xor_sync(0xFFFFFFFFu, all.best, offset));
+  }
+  all.is_finite = __all_sync(0xFFFFFFFFu, all.is_finite) != 0;
+  const auto peak = static_cast<double>(logit_of(all.largest));
+  double sum = 0;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i)
+    if (part[i].largest != 0)
+      sum += part[i].sum * exp(static_cast<double>(logit_of(part[i].largest)) - peak);
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
+  all.log_total = log(sum) + peak;
+  return all;
+}
+
 __global__ void __launch_bounds__(kScanThreads) scan_kernel(const __grid_constant__ SampleRows a) {
   constexpr int kScanWarps = kScanThreads / kWarp;
   __shared__ Key largest_of[kScanWarps], best_of[kScanWarps];
@@ -178,13 +222,26 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(const __grid_constan
   const int begin = min(part * piece, a.vocab), end = min(begin + piece, a.vocab);
   Key largest = 0, best = 0;
   bool finite = true;
-  for (int token = begin + static_cast<int>(threadIdx.x); token < end; token += kScanThreads) {
-    const float logit = logits[token];
-    finite = finite && isfinite(logit);
-    const Key k = key_of(logit, token);
-    largest = max(largest, k);
-    if (token < a.vocab_limit && (mask == nullptr || (mask[token / 32] >> (token % 32) & 1u) != 0))
-      best = max(best, k);
+  float logit[kEach];  // of a vocabulary of usual size all that the thread looks at
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+      if (const int token = first + i * kScanThreads; token < end) logit[i] = logits[token];
+  };
+#pragma unroll 1
+  for (int first = begin + static_cast<int>(threadIdx.x); first < end; first += kTogether) {
+    load(first);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int token = first + i * kScanThreads;
+      if (token >= end) break;
+      finite = finite && isfinite(logit[i]);
+      const Key k = key_of(logit[i], token);
+      largest = max(largest, k);
+      if (token < a.vocab_limit &&
+          (mask == nullptr || (mask[token / 32] >> (token % 32) & 1u) != 0))
+        best = max(best, k);
+    }
   }
   const auto over_warps = [&](auto x, auto* scratch, const auto& combine) {
 #pragma unroll
@@ -201,10 +258,15 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(const __grid_constan
   best = over_warps(best, best_of, larger);
   finite = __syncthreads_or(finite ? 0 : 1) == 0;
   double sum = 0;
-  const float peak = largest != 0 ? logits[token_of(largest)] : 0.0f;
-  for (int token = begin + static_cast<int>(threadIdx.x); finite && token < end;
-       token += kScanThreads)
-    sum += static_cast<double>(expf(logits[token] - peak));
+  const float peak = largest != 0 ? logit_of(largest) : 0.0f;
+#pragma unroll 1
+  for (int first = begin + static_cast<int>(threadIdx.x); finite && first < end;
+       first += kTogether) {
+    if (piece > kTogether) load(first);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+      if (first + i * kScanThreads < end) sum += static_cast<double>(expf(logit[i] - peak));
+  }
   sum = over_warps(sum, sum_of, [](double x, double y) { return x + y; });
   if (threadIdx.x == 0)
     a.parts[static_cast<int64_t>(row) * kSampleParts + part] = {largest, best, sum, finite};
@@ -212,15 +274,14 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(const __grid_constan
 
 __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant__ SampleRows a) {
   __shared__ Shared s;
+  __shared__ Summary summary;
   start_next();
   wait_for_inputs();
   const int row = blockIdx.x;
   const float* const logits = a.logits + row * a.stride;
   const SamplingRow p = a.parameters[row];
+  const int edit_begin = a.edit_begin[row], edit_end = a.edit_begin[row + 1];
 
-  const bool has_part = threadIdx.x < kSampleParts;
-  const SamplePart part =
-      has_part ? a.parts[static_cast<int64_t>(row) * kSampleParts + threadIdx.x] : SamplePart{};
   const auto give_up = [&](bool blank) {
     if (threadIdx.x == 0) {
       a.token[row] = -1;
@@ -232,21 +293,17 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
       a.top_logprob[row * kTopLogprobs + i] = -INFINITY;
     }
   };
-  if (__syncthreads_or(has_part && !part.is_finite ? 1 : 0) != 0) return give_up(true);
-  const Key largest = block_max(part.largest, s);
-  const float peak = logits[token_of(largest)];
-  const double sum = part.largest == 0
-                         ? 0.0
-                         : part.sum * exp(static_cast<double>(logits[token_of(part.largest)]) -
-                                          static_cast<double>(peak));
-  const double log_total =
-      log(block_reduce(sum, s.doubles, [](double x, double y) { return x + y; })) +
-      static_cast<double>(peak);
+  if (threadIdx.x < kWarp) {
+    const Summary all = summarize(a.parts + static_cast<int64_t>(row) * kSampleParts);
+    if (threadIdx.x == 0) summary = all;
+  }
+  __syncthreads();
+  if (!summary.is_finite) return give_up(true);
+  const double log_total = summary.log_total;
   write_top(a, row, logits, log_total, s);
 
   const int limit = min(a.vocab_limit, a.vocab);
   const float* values = logits;
-  const int edit_begin = a.edit_begin[row], edit_end = a.edit_begin[row + 1];
   if (edit_begin < edit_end) {
     float* const copy = a.edited + static_cast<int64_t>(row) * a.vocab;
     for (int token = threadIdx.x; token < limit; token += kThreads) copy[token] = logits[token];
@@ -267,20 +324,21 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
   };
   const auto key = [&](int token) { return key_of(values[token], token); };
 
-  Key best = part.best;
+  Key best = summary.best;
   if (edit_begin < edit_end) {
     best = 0;
     for (int token = threadIdx.x; token < limit; token += kThreads)
       if (allowed(token)) best = key(token) > best ? key(token) : best;
+    best = block_max(best, s);
   }
-  best = block_max(best, s);
   if (best == 0) return give_up(false);
-  const auto finish = [&](int token) {
+  const auto finish = [&](int token, float logit) {
     if (threadIdx.x != 0) return;
     a.token[row] = token;
-    a.logprob[row] = static_cast<float>(static_cast<double>(logits[token]) - log_total);
+    a.logprob[row] = static_cast<float>(static_cast<double>(logit) - log_total);
   };
-  if (p.temperature <= 0) return finish(token_of(best));
+  if (p.temperature <= 0)
+    return finish(token_of(best), edit_begin < edit_end ? logits[token_of(best)] : logit_of(best));
 
   const float top = values[token_of(best)];
   const double inverse = 1.0 / static_cast<double>(p.temperature);
@@ -317,8 +375,9 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
   }
   const Mass target = static_cast<Mass>(static_cast<double>(random_uniform(p.seed, p.index)) *
                                         static_cast<double>(total));
-  finish(ranked ? token_of(find_rank(limit, target, key, mass, s, before))
-                : find_in_order(limit, target, mass, s));
+  const int token = ranked ? token_of(find_rank(limit, target, key, mass, s, before))
+                           : find_in_order(limit, target, mass, s);
+  finish(token, logits[token]);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace pewter::cuda {
 
 // What a block of threads saw of a part of a row. Keys order candidates (sampling.cu); 0 is none.
-inline constexpr int kSampleParts = 64;
+inline constexpr int kSampleParts = 128;
 struct SamplePart {
   unsigned long long largest = 0, best = 0;  // of all tokens; of those allowed, without edits
   double sum = 0;                            // of exponentials, the largest's being 1
