@@ -30,6 +30,7 @@ __device__ inline uint64_t wait_for_word(const uint64_t* word) {
 
 // Rows of them, [rows, pairs].
 struct Arrivals {
+  static constexpr bool kArrive = true;
   const uint64_t* words;
   int pairs;
   uint32_t number;
@@ -49,6 +50,7 @@ struct Arrivals {
 
 // Rows that are there.
 struct GivenRows {
+  static constexpr bool kArrive = false;
   const __nv_bfloat16* rows;
   int64_t stride;
 

@@ -17,6 +17,14 @@ __global__ void __launch_bounds__(kRuleThreads, register_blocks(2))
   __shared__ HeadMemory memory;
   start_next();
   const auto head = static_cast<int>(blockIdx.x);
+  struct Readers {
+    const DeltaArgs& a;
+    int head;
+    __device__ void count(HeadMemory& of) const {
+      if (threadIdx.x == 0) count_reader(a, static_cast<int>(blockIdx.y), head / a.sharers, of);
+    }
+    __device__ void known() const {}
+  };
   decode_head<kWhole, kRuleThreads>(
       a, head, static_cast<int>(blockIdx.y), row_capacity, row_memory, memory,
       [&](int slot) { return HeadState<kWhole>(a, slot, head); },
@@ -24,7 +32,7 @@ __global__ void __launch_bounds__(kRuleThreads, register_blocks(2))
         wait_for_inputs();
         return GivenRows{a.in + first * a.in_stride, a.in_stride};
       },
-      BlockBarrier());
+      Readers{a, head}, [] {}, BlockBarrier());
 }
 
 }  // namespace
@@ -36,8 +44,9 @@ void delta_decode(cudaStream_t stream, const DeltaArgs& args) {
         " and ", args.value_dim, " are wider than ", kColumns);
   const bool fold = args.slot == nullptr;
   const int rows = fold ? args.fold_accepted : std::max(args.tape_rows, args.most_rows);
-  // The kernel reads the state before it waits: safe behind a step, whose tokens the host waits for
-  // before it enqueues the next, and behind this launch in order when there was none.
+  // The kernel reads the state before it waits: safe behind a step, whose choices are brought to
+  // the host by a kernel that waits for the whole step and lets nobody start before its own end;
+  // and behind this launch in order when there was none.
   launch(fold ? Start::kInOrder : Start::kEarly, stream,
          dim3(static_cast<unsigned>(args.value_heads), static_cast<unsigned>(args.sequences)),
          dim3(kRuleThreads), static_cast<size_t>(rows * HeadRows::kFloats * 4),

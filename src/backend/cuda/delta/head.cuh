@@ -50,6 +50,7 @@ struct HeadMemory {
   static constexpr int kChannels = 2 * kKeys + kColumns;
   float norm[kColumns];
   __nv_bfloat16 history[3][kChannels];  // the last columns
+  __nv_bfloat16 gate[kTapeRows][kColumns];
   bool last_reader;
 };
 
@@ -57,6 +58,7 @@ struct HeadMemory {
 // kColumns columns. What is done with it, and in which order, is HeadState's; the code is
 // the same for each half of the columns.
 struct SharedHeadState {
+  static constexpr bool kKeepsRow = true;      // as HeadState's
   static constexpr int kPitch = kColumns + 8;  // so that lanes that read at once hit other banks
   static constexpr int64_t kBytes = kKeys * kPitch * 4;
   float* s;
@@ -144,14 +146,27 @@ struct SharedHeadState {
   }
 };
 
+// Counts one more reader; by one thread, whose block has read a key head's old columns.
+__device__ inline void count_reader(const DeltaArgs& a, int sequence, int key_head,
+                                    HeadMemory& memory) {
+  int32_t* const readers = a.readers + sequence * a.key_heads + key_head;
+  __threadfence();
+  memory.last_reader = atomicAdd(readers, 1) == a.sharers - 1;
+  if (memory.last_reader) *readers = 0;
+}
+
 // row_memory: HeadRows::kFloats · row_capacity, which is as many as the tape or the step may have.
 // load_state(slot): the head's state, on its way. wait(first): until the inputs may be asked for,
-// which it returns: the rows from `first` on. sync(): a barrier of the threads.
-template <bool kWhole, int kThreads, typename LoadState, typename Wait, typename Sync>
+// which it returns: the rows from `first` on. readers: who counts the blocks of threads that have
+// read a key head's old columns; count() is called behind a barrier, memory.last_reader is known
+// behind known() and the next barrier. finish(): the head's rows have been written by these
+// threads. sync(): a barrier of the threads.
+template <bool kWhole, int kThreads, typename LoadState, typename Wait, typename Readers,
+          typename Finish, typename Sync>
 __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, int row_capacity,
                                    float* row_memory, HeadMemory& memory,
                                    const LoadState& load_state, const Wait& wait,
-                                   const Sync& sync) {
+                                   const Readers& readers, const Finish& finish, const Sync& sync) {
   constexpr int kWarps = kThreads / kWarp, kTogether = 4;
   constexpr int kShares = (HeadMemory::kChannels + kThreads - 1) / kThreads;  // of channels
   const HeadRows rows(row_memory, row_capacity);
@@ -165,29 +180,43 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
   float* const gate_tape =
       a.gates + static_cast<int64_t>(part.slot) * kTapeRows * 2 * a.value_heads + head;
 
-  auto state = load_state(part.slot);
   if (!kWhole && thread >= dv && thread < kColumns)
     for (int i = 0; i < row_capacity; ++i) rows.v[i * kColumns + thread] = 0;
   if (thread < dv) memory.norm[thread] = a.norm[thread];
   int channel[kShares];  // of the thread's
   float4 taps[kShares];
+  __nv_bfloat16 old[kShares][3];
+  const auto ask_columns = [&] {
 #pragma unroll
-  for (int s = 0; s < kShares; ++s) {
-    const int c = thread + s * kThreads;
-    channel[s] = -1;
-    if (c >= 2 * dk + dv) continue;
-    channel[s] = HeadChannel(a, rows, head, key_head, c, dk, dv).channel;
-    taps[s] = *reinterpret_cast<const float4*>(a.conv + 4 * channel[s]);
+    for (int s = 0; s < kShares; ++s) {
+      const int c = thread + s * kThreads;
+      channel[s] = -1;
+      if (c >= 2 * dk + dv) continue;
+      channel[s] = HeadChannel(a, rows, head, key_head, c, dk, dv).channel;
+      taps[s] = *reinterpret_cast<const float4*>(a.conv + 4 * channel[s]);
 #pragma unroll
-    for (int i = 0; i < 3; ++i) memory.history[i][c] = window[i * channels + channel[s]];
-  }
+      for (int i = 0; i < 3; ++i) old[s][i] = window[i * channels + channel[s]];
+    }
+  };
+  // Where results arrive, the memory is busy with weights: what is needed first is asked for first.
+  constexpr bool kArrive = decltype(wait(int64_t{0}))::kArrive;
+  if (kArrive) ask_columns();
+  auto state = load_state(part.slot);
+  if (!kArrive) ask_columns();
+#pragma unroll
+  for (int s = 0; s < kShares; ++s)
+    if (channel[s] >= 0)
+#pragma unroll
+      for (int i = 0; i < 3; ++i) memory.history[i][thread + s * kThreads] = old[s][i];
   const int gate_row = kThreads - 1 - thread;  // threads with the least to do
   const float rate = -expf(a.a_log[head]), bias = a.dt_bias[head];
 
   // The accepted rows of the tape, then the new ones: the same code, so that it is in the
   // instruction cache when the inputs are there.
-  GatedNorm gated;
   decltype(wait(int64_t{0})) in;
+  GatedNorm gated;
+  // A state that the only new row leaves as it was is stored when that row is on its way.
+  const bool stores_later = decltype(state)::kKeepsRow && part.rows == 1;
 #pragma unroll 1
   for (int turn = 0; turn < 2; ++turn) {
     const bool is_new = turn == 1;
@@ -246,15 +275,15 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
       rows.write[gate_row] = gates.write;
     }
     sync();
-    if (!is_new && thread == 0) {  // the old columns have been read
-      int32_t* const readers = a.readers + sequence * a.key_heads + key_head;
-      __threadfence();
-      memory.last_reader = atomicAdd(readers, 1) == a.sharers - 1;
-      if (memory.last_reader) *readers = 0;
-    }
-    if (is_new && warp < count) gated.load_gate(in, warp, channels + head * dv, dv);
+    if (!is_new) readers.count(memory);
+    // The gates are projected last. They are asked for now, and waited for when the rule has run.
+    const int gates_here = kArrive && is_new ? count * dv : 0;
+    const auto ask_gate = [&](int i) { return in.ask(i / dv, channels + head * dv + i % dv); };
+    uint64_t gate_word = 0;
+    if (thread < gates_here) gate_word = ask_gate(thread);
+    if (!kArrive && is_new && warp < count) gated.load_gate(in, warp, channels + head * dv, dv);
 #pragma unroll 1
-    for (int i = kWarps - 1 - warp; i < 2 * count; i += kWarps) {  // others than have gates
+    for (int i = warp; i < 2 * count; i += kWarps) {
       float* const vector = (i % 2 == 1 ? rows.k : rows.q) + i / 2 * kKeys;
       unit_vector(vector, i % 2 == 1, dk, vector);
     }
@@ -264,9 +293,17 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     for (int i = 0; i < count; ++i)
       state.run_row(rows.q + i * kKeys, rows.k + i * kKeys, rows.v + i * kColumns, rows.decay[i],
                     rows.write[i], !is_new || i + 1 < count);
+#pragma unroll 1
+    for (int i = thread; i < gates_here; i += kThreads) {
+      if (i != thread) gate_word = ask_gate(i);
+      memory.gate[i / dv][i % dv] = in.take(gate_word, i / dv, channels + head * dv + i % dv);
+    }
+    if (!is_new) readers.known();
     if (!is_new && count > 0) {
-      sync();
-      state.store();
+      if (!stores_later) {
+        sync();
+        state.store();
+      }
 #pragma unroll
       for (int s = 0; s < kShares; ++s)
         if (const int c = thread + s * kThreads;
@@ -276,19 +313,25 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     }
     sync();
   }
-  if (warp >= part.rows) return;
-  const int64_t row = part.first + warp;
-  __nv_bfloat16* const out = a.out + row * a.out_stride + head * dv;
-  float* const o = rows.v + warp * kColumns;
-  // The results stay in the row's place as well.
-  auto* const kept = reinterpret_cast<__nv_bfloat16*>(o);
-  gated.write(o, memory.norm, a.epsilon, dv, out, kept);
-  if (!kWhole || a.codes == nullptr) return;
-  // The head is one group of the row; the second sixteen lanes repeat it.
-  __syncwarp();
-  const int at = head * kColumns + thread % 16 * 8, width = a.value_heads * kColumns;
-  const uint4 eight = *reinterpret_cast<const uint4*>(kept + thread % 16 * 8);
-  code_inputs(eight, at, thread % kWarp < 16, width, a.codes + row * row_pitch(width), a.halves);
+  if (warp < part.rows) {
+    const int64_t row = part.first + warp;
+    __nv_bfloat16* const out = a.out + row * a.out_stride + head * dv;
+    float* const o = rows.v + warp * kColumns;
+    // The results stay in the row's place as well.
+    auto* const kept = reinterpret_cast<__nv_bfloat16*>(o);
+    if (kArrive) gated.read_gate(memory.gate[warp], dv);
+    gated.write(o, memory.norm, a.epsilon, dv, out, kept);
+    if (kWhole && a.codes != nullptr) {
+      // The head is one group of the row; the second sixteen lanes repeat it.
+      __syncwarp();
+      const int at = head * kColumns + thread % 16 * 8, width = a.value_heads * kColumns;
+      const uint4 eight = *reinterpret_cast<const uint4*>(kept + thread % 16 * 8);
+      code_inputs(eight, at, thread % kWarp < 16, width, a.codes + row * row_pitch(width),
+                  a.halves);
+    }
+  }
+  finish();
+  if (stores_later && part.accepted > 0) state.store();
 }
 
 }  // namespace pewter::cuda

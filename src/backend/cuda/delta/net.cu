@@ -270,11 +270,21 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   if (index >= plan.heads) {
     stream_role<kRows, kSharedOut, kHeld>(a, plan, shared_memory);
   } else {
-    if (threadIdx.x >= kStreamThreads) return;
     __shared__ uint64_t state_here;
     auto* const state = reinterpret_cast<float*>(shared_memory);
     float* const rows = state + SharedHeadState::kBytes / 4;
     auto& memory = *reinterpret_cast<HeadMemory*>(rows + plan.row_capacity * HeadRows::kFloats);
+    if (threadIdx.x >= kStreamThreads) {  // counts, which takes a microsecond, beside the others
+      wait_as_ninth();
+      if (threadIdx.x == kStreamThreads) count_reader(a.mix, 0, index / a.mix.sharers, memory);
+      __syncwarp();
+      pass_as_ninth();
+      return;
+    }
+    struct Readers {
+      __device__ void count(HeadMemory&) const { pass_ninth(); }
+      __device__ void known() const { wait_for_ninth(); }
+    };
     decode_head<true, kStreamThreads>(
         a.mix, index, 0, plan.row_capacity, rows, memory,
         [&](int slot) {
@@ -286,9 +296,12 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
           return Arrivals{a.arrivals, a.arrival_pairs,
                           static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1};
         },
+        Readers{},
+        [&] {
+          sync_flow();
+          if (threadIdx.x == 0) arrive_at(a.words + kMixed);
+        },
         sync_flow);
-    sync_flow();
-    if (threadIdx.x == 0) arrive_at(a.words + kMixed);
   }
   if (threadIdx.x == 0 && leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x)))
     ++a.words[kLaunch];

@@ -42,6 +42,7 @@ constexpr int kKeys = 16 * kKeySteps;
 // The state of one head, a lane's share of it. kWhole: kKeys keys and kColumns columns.
 template <bool kWhole>
 struct HeadState {
+  static constexpr bool kKeepsRow = false;  // run_row(…, false) leaves the state as it was
   float s[kKeySteps][4];
   float* memory;
   int key, column, keys, columns;
@@ -163,6 +164,12 @@ struct GatedNorm {
     for (int j = 0; j < kParts; ++j)
       gate[j] = j * kWarp + lane < dv ? rows.take(word[j], row, column + j * kWarp + lane)
                                       : __float2bfloat16(0.0f);
+  }
+  __device__ void read_gate(const __nv_bfloat16* row, int dv) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+    for (int j = 0; j < kParts; ++j)
+      gate[j] = j * kWarp + lane < dv ? row[j * kWarp + lane] : __float2bfloat16(0.0f);
   }
   // copy: where the results go besides, unless null; may overlap o.
   __device__ void write(const float* o, const float* norm, float epsilon, int dv,

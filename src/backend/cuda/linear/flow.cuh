@@ -22,6 +22,13 @@ __device__ inline void pass_ninth() {
 __device__ inline void wait_as_ninth() {
   asm volatile("bar.sync 2, %0;" ::"n"(kFlowThreads) : "memory");
 }
+// A barrier that the eight warps wait at and the ninth passes.
+__device__ inline void pass_as_ninth() {
+  asm volatile("bar.arrive 3, %0;" ::"n"(kFlowThreads) : "memory");
+}
+__device__ inline void wait_for_ninth() {
+  asm volatile("bar.sync 3, %0;" ::"n"(kFlowThreads) : "memory");
+}
 // One arrival at a barrier of shared memory.
 __device__ inline void arrive(uint32_t barrier) {
   if constexpr (kBulkCopies)
