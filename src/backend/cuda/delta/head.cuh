@@ -283,7 +283,7 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     if (thread < gates_here) gate_word = ask_gate(thread);
     if (!kArrive && is_new && warp < count) gated.load_gate(in, warp, channels + head * dv, dv);
 #pragma unroll 1
-    for (int i = warp; i < 2 * count; i += kWarps) {
+    for (int i = kWarps - 1 - warp; i < 2 * count; i += kWarps) {  // others than load gates
       float* const vector = (i % 2 == 1 ? rows.k : rows.q) + i / 2 * kKeys;
       unit_vector(vector, i % 2 == 1, dk, vector);
     }

@@ -51,9 +51,9 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
   };
   const int count = min(8, a.rows - first_row);
   Inputs<kRows, kNorm> x;
+  uint8_t* const rows = shared_memory + kWarps * kRingStages * kMostBlockBytes;
   if constexpr (kNorm) {
     __shared__ float scratch[2 * kNormWarps];
-    uint8_t* const rows = shared_memory + kWarps * kRingStages * kMostBlockBytes;
     // Rehearsed with what is here already, so that the instructions are when the rows are.
 #pragma unroll 1
     for (bool rehearses = true;; rehearses = false) {
@@ -63,18 +63,6 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
                                   scratch);
       __syncthreads();
       if (!rehearses) break;
-    }
-    // The rows for others, 256 inputs a warp; blocks of threads share them.
-    const int pieces = (a.k + 255) / 256;
-    for (int i = static_cast<int>(blockIdx.x) + me.warp * static_cast<int>(gridDim.x);
-         i < a.rows * pieces; i += kWarps * static_cast<int>(gridDim.x)) {
-      const int row = i / pieces, at = i % pieces * 256 + me.lane * 8;
-      uint4 eight{};
-      if (at < a.k) {
-        eight = *reinterpret_cast<const uint4*>(rows + row * row_pitch(a.k) + 2 * at);
-        *reinterpret_cast<uint4*>(a.x + row * a.x_stride + at) = eight;
-      }
-      if (a.codes != nullptr) code_inputs(eight, at, at < a.k, a.k, a.codes + row * row_pitch(a.k));
     }
     point_at(x, me, count, a.k, false, [&](int r) { return rows + r * row_pitch(a.k); });
   } else {
@@ -96,11 +84,26 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
   keep_sums<kRows>(slice, me, sums + me.warp * kSliceSums<kRows>);
   __syncthreads();
   const int output = static_cast<int>(threadIdx.x) % 16, row = static_cast<int>(threadIdx.x) / 16;
-  if (row >= count || tile * 16 + output >= w.n) return;
-  const float logit = total_of<kRows, kWarps>(sums, output, row);
-  const int column = w.out_column + tile * 16 + output;
-  a.out[(first_row + row) * a.out_stride + column] = logit;
-  if (a.words.are_used()) send_pair(a.words.logits + column, __float_as_uint(logit), 1);
+  if (row < count && tile * 16 + output < w.n) {
+    const float logit = total_of<kRows, kWarps>(sums, output, row);
+    const int column = w.out_column + tile * 16 + output;
+    a.out[(first_row + row) * a.out_stride + column] = logit;
+    if (a.words.are_used()) send_pair(a.words.logits + column, __float_as_uint(logit), 1);
+  }
+  if (!kNorm) return;
+  // Behind the logits, which are wanted first, the rows for others, 256 inputs a warp; blocks of
+  // threads share them.
+  const int pieces = (a.k + 255) / 256;
+  for (int i = static_cast<int>(blockIdx.x) + me.warp * static_cast<int>(gridDim.x);
+       i < a.rows * pieces; i += kWarps * static_cast<int>(gridDim.x)) {
+    const int r = i / pieces, at = i % pieces * 256 + me.lane * 8;
+    uint4 eight{};
+    if (at < a.k) {
+      eight = *reinterpret_cast<const uint4*>(rows + r * row_pitch(a.k) + 2 * at);
+      *reinterpret_cast<uint4*>(a.x + r * a.x_stride + at) = eight;
+    }
+    if (a.codes != nullptr) code_inputs(eight, at, at < a.k, a.k, a.codes + r * row_pitch(a.k));
+  }
 }
 
 }  // namespace
