@@ -50,8 +50,11 @@ struct HeadMemory {
   static constexpr int kChannels = 2 * kKeys + kColumns;
   float norm[kColumns];
   __nv_bfloat16 history[3][kChannels];  // the last columns
-  __nv_bfloat16 gate[kTapeRows][kColumns];
   bool last_reader;
+};
+// And where results arrive, the gates of the new rows.
+struct ArrivingHeadMemory : HeadMemory {
+  __nv_bfloat16 gate[kTapeRows][kColumns];
 };
 
 // The state of one head in shared memory, for blocks of threads of few registers: kKeys keys and
@@ -162,11 +165,11 @@ __device__ inline void count_reader(const DeltaArgs& a, int sequence, int key_he
 // behind known() and the next barrier. finish(): the head's rows have been written by these
 // threads. sync(): a barrier of the threads.
 template <bool kWhole, int kThreads, typename LoadState, typename Wait, typename Readers,
-          typename Finish, typename Sync>
+          typename Finish, typename Sync, typename Memory>
 __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, int row_capacity,
-                                   float* row_memory, HeadMemory& memory,
-                                   const LoadState& load_state, const Wait& wait,
-                                   const Readers& readers, const Finish& finish, const Sync& sync) {
+                                   float* row_memory, Memory& memory, const LoadState& load_state,
+                                   const Wait& wait, const Readers& readers, const Finish& finish,
+                                   const Sync& sync) {
   constexpr int kWarps = kThreads / kWarp, kTogether = 4;
   constexpr int kShares = (HeadMemory::kChannels + kThreads - 1) / kThreads;  // of channels
   const HeadRows rows(row_memory, row_capacity);
@@ -186,6 +189,7 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
   int channel[kShares];  // of the thread's
   float4 taps[kShares];
   __nv_bfloat16 old[kShares][3];
+  constexpr bool kArrive = decltype(wait(int64_t{0}))::kArrive;
   const auto ask_columns = [&] {
 #pragma unroll
     for (int s = 0; s < kShares; ++s) {
@@ -199,7 +203,6 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     }
   };
   // Where results arrive, the memory is busy with weights: what is needed first is asked for first.
-  constexpr bool kArrive = decltype(wait(int64_t{0}))::kArrive;
   if (kArrive) ask_columns();
   auto state = load_state(part.slot);
   if (!kArrive) ask_columns();
@@ -293,11 +296,12 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     for (int i = 0; i < count; ++i)
       state.run_row(rows.q + i * kKeys, rows.k + i * kKeys, rows.v + i * kColumns, rows.decay[i],
                     rows.write[i], !is_new || i + 1 < count);
+    if constexpr (kArrive)
 #pragma unroll 1
-    for (int i = thread; i < gates_here; i += kThreads) {
-      if (i != thread) gate_word = ask_gate(i);
-      memory.gate[i / dv][i % dv] = in.take(gate_word, i / dv, channels + head * dv + i % dv);
-    }
+      for (int i = thread; i < gates_here; i += kThreads) {
+        if (i != thread) gate_word = ask_gate(i);
+        memory.gate[i / dv][i % dv] = in.take(gate_word, i / dv, channels + head * dv + i % dv);
+      }
     if (!is_new) readers.known();
     if (!is_new && count > 0) {
       if (!stores_later) {
@@ -319,7 +323,7 @@ __device__ inline void decode_head(const DeltaArgs& a, int head, int sequence, i
     float* const o = rows.v + warp * kColumns;
     // The results stay in the row's place as well.
     auto* const kept = reinterpret_cast<__nv_bfloat16*>(o);
-    if (kArrive) gated.read_gate(memory.gate[warp], dv);
+    if constexpr (kArrive) gated.read_gate(memory.gate[warp], dv);
     gated.write(o, memory.norm, a.epsilon, dv, out, kept);
     if (kWhole && a.codes != nullptr) {
       // The head is one group of the row; the second sixteen lanes repeat it.

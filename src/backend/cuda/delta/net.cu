@@ -273,7 +273,8 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     __shared__ uint64_t state_here;
     auto* const state = reinterpret_cast<float*>(shared_memory);
     float* const rows = state + SharedHeadState::kBytes / 4;
-    auto& memory = *reinterpret_cast<HeadMemory*>(rows + plan.row_capacity * HeadRows::kFloats);
+    auto& memory =
+        *reinterpret_cast<ArrivingHeadMemory*>(rows + plan.row_capacity * HeadRows::kFloats);
     if (threadIdx.x >= kStreamThreads) {  // counts, which takes a microsecond, beside the others
       wait_as_ninth();
       if (threadIdx.x == kStreamThreads) count_reader(a.mix, 0, index / a.mix.sharers, memory);
@@ -319,7 +320,7 @@ int64_t row_bytes(const DeltaNet& net) {
 int row_capacity(const DeltaNet& net) { return std::max(net.mix.tape_rows, net.mix.most_rows); }
 int64_t head_bytes(const DeltaNet& net) {
   return SharedHeadState::kBytes + row_capacity(net) * HeadRows::kFloats * 4 +
-         int64_t{sizeof(HeadMemory)};
+         int64_t{sizeof(ArrivingHeadMemory)};
 }
 
 using Kernel = void (*)(DeltaNet, Plan);
