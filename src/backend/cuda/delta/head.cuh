@@ -79,9 +79,9 @@ struct SharedHeadState {
     if (threadIdx.x == 0) {
       init_barrier<1>(barrier);
       publish_barriers();
-      expect_bytes(barrier, kKeys * kColumns * 4);
     }
     sync();
+    if (threadIdx.x == 0) expect_bytes(barrier, kKeys * kColumns * 4);
     // One warp alone takes microseconds to ask for every row; where many heads ask, more of them
     // together would keep the memory from the weights, which are wanted first.
     const int asking = a.value_heads > 48 ? 2 : 4, warp = static_cast<int>(threadIdx.x) / kWarp;
