@@ -214,11 +214,12 @@ bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
   const Grouping& groups = args.groups;
   const TileStack &w = args.w[0], &shared = args.shared[0];
   const bool one = groups.rows == 1;
-  const int most = gpu.multiprocessors * resident_blocks(gpu, bytes + own, kResidentBlocks);
+  const int resident = resident_blocks(gpu, bytes + own, kResidentBlocks);
+  const int most = gpu.multiprocessors * resident;
   const int pairs = groups.rows * groups.top_k, units = pairs * w.tiles;
-  // Where the router is still there, its blocks of threads leave room for one beside them.
-  const int router = args.route.words.are_used() ? args.route.experts / 16 + 1 : 0;
-  const int grid = std::min(most - router, units + shared.tiles);
+  // Where two fit, each of the router's blocks of threads, still there, leaves room for one.
+  const int router = args.route.words.are_used() && resident > 1 ? args.route.experts / 16 + 1 : 0;
+  const int grid = std::min(std::max(most - router, most / 2), units + shared.tiles);
   // The shared expert's share of the bytes, when each choice is of another expert; then as many
   // blocks of threads as let none have more units than another.
   const auto cost = [](const TileStack& of) {
