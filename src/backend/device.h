@@ -31,9 +31,7 @@ struct DeviceMemory {
 // A copy to the host on its way: a backend's own.
 struct HostCopy {
   std::span<std::byte> to;
-  const std::byte* place = nullptr;
-  uint32_t* arrived = nullptr;
-  int64_t begun = 0;
+  int place = -1;  // where the backend has it meanwhile; -1: `to` has it
 };
 
 class Device {
@@ -50,8 +48,8 @@ class Device {
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
   virtual void copy_to_device(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void copy_to_host(std::span<std::byte> to, const std::byte* from) = 0;
-  // The same without waiting: `to` has it after finish(), before which it must live. Here it has it
-  // at once.
+  // The same without waiting: `to` has it after finish(), before which it must live, and for which
+  // a copy that was begun must be given. Here it has it at once.
   virtual HostCopy begin_copy_to_host(std::span<std::byte> to, const std::byte* from) {
     copy_to_host(to, from);
     return {};

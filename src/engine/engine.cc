@@ -225,6 +225,7 @@ void Engine::loop() {
     forget_ended();
     update_status();
   }
+  if (ahead_) sampler_->finish();  // nobody hears of it
   for (const std::unique_ptr<Job>& job : jobs_) finish(*job, FinishReason::kCancelled);
   jobs_.clear();
 }

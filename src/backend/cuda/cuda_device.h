@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <map>
 #include <mutex>
 
@@ -68,7 +69,15 @@ class CudaDevice final : public Device {
   std::mutex pinned_mutex_;
   std::byte* pinned_ = nullptr;  // a ring: what is in it was enqueued on the stream
   size_t pinned_used_ = 0;
-  int64_t pinned_turns_ = 0;  // how often it was begun anew
+  // Copies to the host have places of their own, until they are finished.
+  static constexpr int kCopyPlaces = 4;
+  struct CopyPlace {
+    std::byte* memory = nullptr;  // pinned: a flag, then the bytes
+    cudaEvent_t done = nullptr;   // of copies without a flag
+    bool taken = false, has_flag = false;
+  };
+  int take_place(size_t bytes);  // -1: none is free, or large enough; its lock is held
+  std::array<CopyPlace, kCopyPlaces> places_;
   std::mutex staging_mutex_;
   Buffer staging_;  // canonical rows on their way into the tiled layout
   std::string description_;

@@ -34,5 +34,33 @@ TEST(SmallCopies, ArriveWhateverTheirSizeAndPlace) {
     }
 }
 
+// Copies that were begun keep what they saw, whatever is copied and overwritten meanwhile: small
+// ones, larger ones, and more than have a place.
+TEST(SmallCopies, OnesThatWereBegunKeepWhatTheySaw) {
+  const Result<std::shared_ptr<CudaDevice>> device = CudaDevice::make();
+  if (!device) GTEST_SKIP() << device.error().message;
+  constexpr size_t kPiece = size_t{200} << 10;
+  const Buffer memory = (*device)->allocate(kPiece).value();
+  for (const std::vector<size_t>& sizes :
+       {std::vector<size_t>{40}, {40'000}, {100'000}, {8, 30'000, 2000, 50'000, 12, 3000, 20}}) {
+    std::vector<std::vector<std::byte>> got;
+    std::vector<HostCopy> copies;
+    for (const size_t size : sizes) got.emplace_back(size);
+    const auto fill = [&](unsigned value) {
+      const std::vector<std::byte> all(kPiece, static_cast<std::byte>(value));
+      (*device)->copy_to_device(memory.data(), all);
+    };
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      fill(static_cast<unsigned>(i) + 1);
+      copies.push_back((*device)->begin_copy_to_host(got[i], memory.data()));
+    }
+    for (unsigned i = 0; i < 16; ++i) fill(100 + i);  // three times the ring of what is sent
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      (*device)->finish(copies[i]);
+      EXPECT_EQ(got[i], std::vector<std::byte>(sizes[i], static_cast<std::byte>(i + 1))) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pewter
