@@ -150,12 +150,15 @@ TEST_P(StepsAhead, AStopIsTheLastThatIsSaid) {
   wanted.ignore_stop = false;
   wanted.stop_ids = {said[4]};
   const auto stop = std::ranges::find(said, said[4]) - said.begin();
+  ASSERT_GT(stop, 0);
   device_->take_events();
   const Output output = run(wanted);
   EXPECT_EQ(output.completion.reason, FinishReason::kStop);
   EXPECT_EQ(output.tokens, std::vector<int32_t>(said.begin(), said.begin() + stop + 1));
-  // The next one's steps begin behind the lost one's wait.
+  // One step more than tokens behind the prompt's, which the next request waits for.
+  EXPECT_EQ(std::ranges::count(device_->take_events(), 's'), stop + 1);
   EXPECT_EQ(run(request(5)).tokens, std::vector<int32_t>(said.begin(), said.begin() + 5));
+  EXPECT_EQ(device_->take_events(), "w" + kAhead);
 }
 
 // Cancelled while a step of it is on its way.

@@ -61,7 +61,7 @@ struct ArrivingHeadMemory : HeadMemory {
 // kColumns columns. What is done with it, and in which order, is HeadState's; the code is
 // the same for each half of the columns.
 struct SharedHeadState {
-  static constexpr bool kKeepsRow = true;      // as HeadState's
+  static constexpr bool kKeepsRow = true;      // run_row(…, false) leaves the state as it was
   static constexpr int kPitch = kColumns + 8;  // so that lanes that read at once hit other banks
   static constexpr int64_t kBytes = kKeys * kPitch * 4;
   float* s;

@@ -42,7 +42,7 @@ constexpr int kKeys = 16 * kKeySteps;
 // The state of one head, a lane's share of it. kWhole: kKeys keys and kColumns columns.
 template <bool kWhole>
 struct HeadState {
-  static constexpr bool kKeepsRow = false;  // run_row(…, false) leaves the state as it was
+  static constexpr bool kKeepsRow = false;  // the state is in registers, which every row changes
   float s[kKeySteps][4];
   float* memory;
   int key, column, keys, columns;

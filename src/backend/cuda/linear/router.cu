@@ -1,5 +1,6 @@
 // One block of threads a (tile of 16 outputs, eight rows), a warp every sixteenth block of k. Few
-// rows are normalised by every block of threads, which costs less than a kernel of its own. Bytes:
+// rows are normalised by every block of threads, which costs less than a kernel of its own; one
+// row's logits may leave as words, for whoever starts before this kernel ends (RouteWords). Bytes:
 // the weights once per eight rows, from memory or L2. Limits: the latency of the rows; most weights
 // of a warp have been requested before.
 

@@ -4,8 +4,9 @@
 // Split of work: a block of threads takes a tile of 16 outputs; eight of its warps share the routed
 // experts met, a warp all of k, so that nothing is added up between warps before the experts'
 // results are; four share the shared expert, whose blocks cost more, by blocks of k. Rows are coded
-// by the warp that multiplies them, some at a time. Each block of threads routes for itself, and
-// has its first weights on the way before the experts' up products end.
+// by the warp that multiplies them, some at a time. A warp is told of its expert by the up products
+// (RouteWords), or its block of threads routes for itself; either way its first weights are on the
+// way before those products end.
 // Bytes: the matrices of the experts met, from memory once. Precision and order of sums: as in the
 // twin, where a slice of k is one block. Limits: the latency from the rows to the sums: 51 % of
 // copy bandwidth for one row of the 122B on an H200.
