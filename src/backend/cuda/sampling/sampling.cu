@@ -24,7 +24,6 @@ using Mass = unsigned long long;
 struct Shared {
   Mass bins[256];
   Mass sums[kWarps];
-  double doubles[kWarps];
   Key keys[kWarps];
   Key found;
   Mass before;
