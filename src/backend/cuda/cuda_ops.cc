@@ -284,28 +284,37 @@ void CudaOps::delta_net(const DeltaNetArgs& args) {
   if (args.stages.runs(2)) add_product(args.out, coded);
 }
 
+cuda::NetProducts CudaOps::net_products(const NormLinearArgs& in, const LinearAddArgs& out,
+                                        NextWeights next) const {
+  return {.in = normed_product(in),
+          .out = adding_product(out),
+          .next = prefetch_of({}, next),
+          .words = scratch_.net_words,
+          .arrivals = scratch_.arrivals,
+          .arrival_pairs = to_int(in.out.dim(1) / 2)};
+}
+
 bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
-  cuda::DeltaNet net{.in = normed_product(args.in),
-                     .mix = mix_args(args.mix),
-                     .out = adding_product(args.out),
-                     .next = prefetch_of({}, args.next),
-                     .words = scratch_.net_words,
-                     .arrivals = scratch_.arrivals,
-                     .arrival_pairs = to_int(args.mix.in.dim(1) / 2)};
+  cuda::DeltaNet net{net_products(args.in, args.out, args.next), mix_args(args.mix)};
   if (cuda::is_coded(args.out.w.format)) net.mix.codes = scratch_.codes;
-  const TensorView& x = args.in.x;
-  if (x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
+  if (args.in.x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
+  norm_net(net, args.in);
+  cuda::delta_net(stream(), gpu(), net);
+  return true;
+}
+
+// Leaves the normalising of rows to the kernel, or has it done before.
+void CudaOps::norm_net(cuda::NetProducts& net, const NormLinearArgs& args) {
+  const TensorView& x = args.x;
   if (cuda::can_norm(net, x.stride(0))) {
     net.norm_x = x.data_as<float>();
     net.norm_stride = x.stride(0);
-    net.norm_weight = args.in.norm.data_as<float>();
-    net.epsilon = args.in.epsilon;
-  } else {
-    norm_rows_of(net.in, x, args.in.norm, args.in.epsilon);
-    CHECK(net.in.has_codes || !cuda::has_coded(net.in), "rows of ", net.in.k, " without codes");
+    net.norm_weight = args.norm.data_as<float>();
+    net.epsilon = args.epsilon;
+    return;
   }
-  cuda::delta_net(stream(), gpu(), net);
-  return true;
+  norm_rows_of(net.in, x, args.norm, args.epsilon);
+  CHECK(net.in.has_codes || !cuda::has_coded(net.in), "rows of ", net.in.k, " without codes");
 }
 
 // As much as the cache may be expected to keep until it is read.

@@ -85,6 +85,9 @@ class CudaOps final : public Ops {
   cuda::StreamArgs adding_product(const LinearAddArgs& args) const;
   void add_product(const LinearAddArgs& args, bool has_codes);
   bool wants_halves(const LinearAddArgs& args) const;
+  cuda::NetProducts net_products(const NormLinearArgs& in, const LinearAddArgs& out,
+                                 NextWeights next) const;
+  void norm_net(cuda::NetProducts& net, const NormLinearArgs& args);
   // False, and nothing done, when the block cannot be one kernel.
   bool fused_delta_net(const DeltaNetArgs& args);
   // Not `runs`: only what they would do is decided.
