@@ -150,8 +150,11 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
 }
 
 void ModelRunner::run_step(const Batch& batch, StepKind kind, const std::function<void()>& step) {
-  // What a step enqueues depends on its counts alone; what else it needs it reads from the batch.
-  const auto key = (static_cast<uint64_t>(kind) << 62) | (static_cast<uint64_t>(batch.rows) << 40) |
+  // What a step enqueues depends on its counts, and on whether its contexts are short; what else it
+  // needs it reads from the batch.
+  const auto key = (static_cast<uint64_t>(kind) << 62) |
+                   (static_cast<uint64_t>(batch.most_positions > 0) << 61) |
+                   (static_cast<uint64_t>(batch.rows) << 40) |
                    (static_cast<uint64_t>(batch.sequences) << 20) |
                    static_cast<uint64_t>(batch.logits_count);
   if (replay_)

@@ -65,7 +65,7 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
   const auto host = [&](const int32_t* device_array) {
     return staging_.data() + (device_array - base);
   };
-  int64_t row = 0, logits = 0;
+  int64_t row = 0, logits = 0, most_positions = 0;
   for (int64_t s = 0; s < sequences; ++s) {
     const SequenceRows& plan = rows[static_cast<size_t>(s)];
     const SequenceState& sequence = *plan.sequence;
@@ -74,6 +74,7 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
     CHECK(count > 0, "a sequence without rows");
     CHECK(pages_for(begin + count) <= static_cast<int64_t>(sequence.pages.size()), "sequence of ",
           begin, " + ", count, " positions in ", sequence.pages.size(), " pages");
+    most_positions = std::max(most_positions, begin + count);
     host(batch_.row_begin)[s] = static_cast<int32_t>(row);
     host(batch_.position_delta)[s] = sequence.position_delta;
     host(batch_.context_length)[s] = static_cast<int32_t>(begin);
@@ -102,6 +103,7 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
   batch_.rows = row;
   batch_.sequences = sequences;
   batch_.logits_count = logits;
+  batch_.most_positions = most_positions <= kShortContext ? kShortContext : 0;
   upload();
   return batch_;
 }
