@@ -9,7 +9,6 @@
 // stretch (query heads × 260 × 4) written and read. Limits: the latency of the three waits; behind
 // a long context the few blocks of threads that attend, so that it is for short ones.
 
-
 #include "backend/cuda/attention/merge.cuh"
 #include "backend/cuda/attention/net.h"
 #include "backend/cuda/attention/prepare.cuh"
@@ -23,49 +22,56 @@ namespace {
 using NetShares = StretchShares<1, false>;
 constexpr int kMostQueries = 16;  // of a KV head
 
-// Of the last position: key, value, and scratch for the one of them.
-struct Newest {
+// What the blocks of threads that mix share besides. Of the last position key, value, and scratch
+// for the one of them.
+struct MixerMemory {
+  MergeMemory merge;
   __align__(16) __nv_bfloat16 key[kHead], value[kHead];
   float scratch[kHead];
 };
-constexpr int64_t kMixerBytes = int64_t{NetShares::kBytes} + int64_t{sizeof(Newest)};
-static_assert(sizeof(MergeMemory) <= NetShares::kBytes);
+constexpr int64_t kMixerBytes = int64_t{NetShares::kBytes} + int64_t{sizeof(MixerMemory)};
 static_assert(sizeof(Exchange) * 2 * NetShares::kExchanged >= kFlowWarps * kHead * sizeof(float));
 
-// By all threads: the row's projections, as they arrive.
-__device__ inline Arrivals arriving(const NetProducts& a) {
-  wait_for_inputs();
-  start_next();
-  return {a.arrivals, a.arrival_pairs, static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1};
-}
+// Words of a row that arrives, the lane's kCount, every kStep columns. Unless is_real they are not
+// waited for: a rehearsal.
+template <int kCount, int kStep>
+struct LaneWords {
+  uint64_t word[kCount];
 
-// A lane's share of a head, dimensions l + 32·j: asked for, then taken.
-struct HeadWords {
-  uint64_t word[kHeadEach];
-
-  __device__ HeadWords(const Arrivals& in, int column) {
+  __device__ LaneWords(const Arrivals& in, int column) {
 #pragma unroll
-    for (int j = 0; j < kHeadEach; ++j) word[j] = in.ask(0, column_of(column, j));
+    for (int j = 0; j < kCount; ++j) word[j] = in.ask(0, column + j * kStep);
   }
-  __device__ void take(const Arrivals& in, int column, __nv_bfloat16 (&to)[kHeadEach]) const {
+  __device__ void wait(const Arrivals& in, int column, bool is_real) {
 #pragma unroll
-    for (int j = 0; j < kHeadEach; ++j) to[j] = in.take(word[j], 0, column_of(column, j));
+    for (int j = 0; j < kCount; ++j)
+      while (is_real && static_cast<uint32_t>(word[j] >> 32) != in.number)
+        word[j] = in.ask(0, column + j * kStep);
   }
-  static __device__ int column_of(int first, int j) {
-    return first + static_cast<int>(threadIdx.x) % kWarp + j * kWarp;
+};
+// Dimensions l + 32·j of a head.
+struct HeadWords : LaneWords<kHeadEach, kWarp> {
+  using LaneWords::LaneWords;
+  __device__ void take(const Arrivals& in, int column, bool is_real,
+                       __nv_bfloat16 (&to)[kHeadEach]) {
+    wait(in, column, is_real);
+#pragma unroll
+    for (int j = 0; j < kHeadEach; ++j) to[j] = in.value_of(word[j], column);  // steps are even
   }
 };
 
 // What attend_items wants to know of the row.
 struct ArrivingRow {
-  static constexpr bool kAllCached = false;
+  static constexpr bool kAllCached = false, kRehearses = true;
   const AttentionNet& a;
+  const Arrivals& in;
   int kv_head;
-  Newest& newest;
+  MixerMemory& memory;
 
   __device__ void sync() const { sync_flow(); }
   __device__ void wait() const {}
 
+  static __device__ int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
   __device__ Rotation<1> rotation() const {
     const PrepareArgs& p = a.prepare;
     const int delta = p.position_delta[0];
@@ -73,57 +79,62 @@ struct ArrivingRow {
   }
   static __device__ void load_norm(const float* norm, float (&weight)[kHeadEach]) {
 #pragma unroll
-    for (int j = 0; j < kHeadEach; ++j) weight[j] = norm[HeadWords::column_of(0, j)];
+    for (int j = 0; j < kHeadEach; ++j) weight[j] = norm[lane() + j * kWarp];
   }
 
-  // By the eight warps; the ninth brings the newest position meanwhile.
-  __device__ void prepare(__nv_bfloat16* queries, void* scratch) const {
+  // By the eight warps; the ninth brings the last position meanwhile.
+  __device__ void prepare(__nv_bfloat16* queries, void* scratch, bool is_real) const {
     const PrepareArgs& p = a.prepare;
     const int heads = p.shape.query_heads / p.shape.kv_heads;
-    const int lane = static_cast<int>(threadIdx.x) % kWarp,
-              warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
     float weight[kHeadEach];
     load_norm(p.q_norm, weight);
-    const Arrivals in = arriving(a);
     const Rotation<1> turned = rotation();
     float* const x = static_cast<float*>(scratch) + warp * kHead;
 #pragma unroll 1
     for (int head = warp; head < heads; head += kFlowWarps) {
-      const int column = (kv_head * heads + head) * 2 * kHead;
+      const int column = (kv_head * heads + head) * 2 * kHead + lane();
       __nv_bfloat16 given[kHeadEach];
-      HeadWords(in, column).take(in, column, given);
+      HeadWords(in, column).take(in, column, is_real, given);
       prepare_head(p, kHead, given, weight, turned, x);
 #pragma unroll
       for (int j = 0; j < kHeadEach; ++j)
-        queries[head * kPitch + lane + j * kWarp] = __float2bfloat16(x[lane + j * kWarp]);
+        queries[head * kPitch + lane() + j * kWarp] = __float2bfloat16(x[lane() + j * kWarp]);
+      if (!is_real) break;
     }
-    wait_for_ninth();
+    if (is_real)
+      wait_for_ninth();
+    else
+      sync_flow();
   }
 
   // By the ninth warp.
-  __device__ void bring_newest() const {
+  __device__ void bring_last() const {
     const PrepareArgs& p = a.prepare;
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int of_key = (2 * p.shape.query_heads + kv_head) * kHead,
+    const int of_key = (2 * p.shape.query_heads + kv_head) * kHead + lane(),
               of_value = of_key + p.shape.kv_heads * kHead;
     float weight[kHeadEach];
     load_norm(p.k_norm, weight);
-    const Arrivals in = arriving(a);
     const Rotation<1> turned = rotation();
     const int64_t at =
         element_of(p.batch, p.shape, p.cache.page_bytes, 0, p.batch.context_length[0], kv_head);
-    const HeadWords key_words(in, of_key), value_words(in, of_value);
-    __nv_bfloat16 key[kHeadEach], value[kHeadEach];
-    key_words.take(in, of_key, key);
-    value_words.take(in, of_value, value);
-    prepare_head(p, kHead, key, weight, turned, newest.scratch);
     auto* const keys = reinterpret_cast<__nv_bfloat16*>(p.cache.keys) + at;
     auto* const values = reinterpret_cast<__nv_bfloat16*>(p.cache.values) + at;
+#pragma unroll 1
+    for (int turn = 0; turn < 2; ++turn) {
+      const bool is_real = turn == 1;
+      HeadWords key_words(in, of_key), value_words(in, of_value);
+      __nv_bfloat16 key[kHeadEach], value[kHeadEach];
+      key_words.take(in, of_key, is_real, key);
+      value_words.take(in, of_value, is_real, value);
+      prepare_head(p, kHead, key, weight, turned, memory.scratch);
 #pragma unroll
-    for (int j = 0; j < kHeadEach; ++j) {
-      const int i = lane + j * kWarp;
-      keys[i] = newest.key[i] = __float2bfloat16(newest.scratch[i]);
-      values[i] = newest.value[i] = value[j];
+      for (int j = 0; j < kHeadEach; ++j) {
+        const int i = lane() + j * kWarp;
+        memory.key[i] = __float2bfloat16(memory.scratch[i]);
+        memory.value[i] = value[j];
+        if (is_real) keys[i] = memory.key[i], values[i] = value[j];
+      }
     }
   }
 
@@ -131,10 +142,10 @@ struct ArrivingRow {
   __device__ void place(__nv_bfloat16* key, __nv_bfloat16* value) const {
     const int i = static_cast<int>(threadIdx.x) * 8;
     if (i < kHead)
-      *reinterpret_cast<uint4*>(key + i) = *reinterpret_cast<const uint4*>(newest.key + i);
+      *reinterpret_cast<uint4*>(key + i) = *reinterpret_cast<const uint4*>(memory.key + i);
     else if (i < 2 * kHead)
       *reinterpret_cast<uint4*>(value + i - kHead) =
-          *reinterpret_cast<const uint4*>(newest.value + i - kHead);
+          *reinterpret_cast<const uint4*>(memory.value + i - kHead);
   }
 };
 
@@ -142,35 +153,40 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
                                       unsigned char* shared_memory) {
   const int index = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const int kv_heads = a.attend.shape.kv_heads;
+  auto& memory = *reinterpret_cast<MixerMemory*>(shared_memory + NetShares::kBytes);
+  wait_for_inputs();
+  start_next();
+  const Arrivals in{a.arrivals, a.arrival_pairs,
+                    static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1};
   const int items = kv_heads * stretches_of(a.attend.batch.context_length[0] + 1);
-  const ArrivingRow row{a, index % kv_heads,
-                        *reinterpret_cast<Newest*>(shared_memory + NetShares::kBytes)};
+  const ArrivingRow row{a, in, index % kv_heads, memory};
   if (thread >= kStreamThreads) {
-    if (index < kv_heads) row.bring_newest();  // the last stretches are the first items
+    if (index < kv_heads) row.bring_last();  // the last stretches are the first items
     if (index < items) pass_as_ninth();
     return;
   }
-  if (index < items)
-    attend_items<NetShares>(a.attend, {index, plan.mixers, false}, shared_memory, row);
 
   const MergedHalf half{.head = index / 2, .first = index % 2 * (kHead / 2), .row = 0};
-  const Arrivals in = arriving(a);
   const int gate = half.column() + (half.head + 1) * kHead;
-  uint64_t word[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) word[i] = in.ask(0, gate + 2 * i);
-  sync_flow();
-  if (thread == 0) {
-    arrive_at(a.words + kMixing);
-    wait_for(a.words + kMixing, plan.mixers);
+#pragma unroll 1
+  for (int turn = 0; turn < 2; ++turn) {
+    const bool is_real = turn == 1;  // before that a rehearsal
+    if (is_real && index < items)
+      attend_items<NetShares>(a.attend, {index, plan.mixers, false}, shared_memory, row);
+    LaneWords<4, 2> gates(in, gate);
+    sync_flow();
+    if (is_real && thread == 0) {
+      arrive_at(a.words + kMixing);
+      wait_for(a.words + kMixing, plan.mixers);
+    }
+    gates.wait(in, gate, is_real);
+    sync_flow();
+    merge_half<kFlowWarps>(
+        a.attend, half,
+        make_uint4(static_cast<uint32_t>(gates.word[0]), static_cast<uint32_t>(gates.word[1]),
+                   static_cast<uint32_t>(gates.word[2]), static_cast<uint32_t>(gates.word[3])),
+        memory.merge, sync_flow);
   }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) word[i] = in.take_pair(word[i], 0, gate + 2 * i);
-  sync_flow();
-  const uint4 gates = make_uint4(static_cast<uint32_t>(word[0]), static_cast<uint32_t>(word[1]),
-                                 static_cast<uint32_t>(word[2]), static_cast<uint32_t>(word[3]));
-  merge_half<kFlowWarps>(a.attend, half, gates, *reinterpret_cast<MergeMemory*>(shared_memory),
-                         sync_flow);
   __syncwarp();
   if (thread == 0) arrive_at(a.words + kMixed);
 }

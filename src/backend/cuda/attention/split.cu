@@ -31,10 +31,10 @@ namespace {
 
 // Rows that prepare_kernel has left in memory and in the cache.
 struct PreparedRows {
-  static constexpr bool kAllCached = true;
+  static constexpr bool kAllCached = true, kRehearses = false;
   __device__ void sync() const { __syncthreads(); }
   __device__ void wait() const { wait_for_inputs(); }
-  __device__ void prepare(const __nv_bfloat16*, const void*) const {}
+  __device__ void prepare(const __nv_bfloat16*, const void*, bool) const {}
 };
 
 template <int kGroups>

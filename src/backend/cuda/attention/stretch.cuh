@@ -398,9 +398,10 @@ __device__ inline void find_records(const AttendArgs& a, const Item& item, int f
 }
 
 // The items of a block of threads. rows says where the step's rows are: wait() lets this block
-// request keys and values of the cache, prepare(query rows, scratch) brings the queries, where
-// !kAllCached into shared memory, and place(key, value) the last position's, which the cache has
-// only later. sync(): a barrier of the threads.
+// request keys and values of the cache, prepare(query rows, scratch, is_real) brings the queries,
+// where !kAllCached into shared memory, and place(key, value) the last position's, which the cache
+// has only later. kRehearses: all of it is done for a tile of whatever lies there before, so that
+// the instructions are here when the queries are. sync(): a barrier of the threads.
 template <typename Share, typename Rows>
 __device__ inline void attend_items(const AttendArgs& a, const StretchBlocks& blocks,
                                     unsigned char* shared_memory, const Rows& rows) {
@@ -442,87 +443,96 @@ __device__ inline void attend_items(const AttendArgs& a, const StretchBlocks& bl
   if constexpr (!Share::kInPlace) request_keys(1);
   if constexpr (kValueStages > 2) request_values(1);
 
-  rows.prepare(q_rows, room);
   const int heads = a.shape.query_heads / a.shape.kv_heads;
   const float scale = 1.4426950408889634f / sqrtf(static_cast<float>(kHead));
-  int tile = 0;  // of all items
-  Item item;
 #pragma unroll 1
-  for (int wave = 0; find_item(a, 16 * kGroups, blocks.index_of(wave), item); ++wave) {
-    Fragment held[Share::kHeld ? kHead / 32 : 1];
-    if constexpr (Share::kHeld)
-      hold_queries(held, a, item, scored_half);
-    else if constexpr (Rows::kAllCached)
-      load_queries<kGroups>(a, item, q_rows);
-    const bool active = item.first_query + 16 * group < item.rows * heads;
-    const int end = end_of(item);
-    int record[2];
-    find_records(a, item, item.first_query + 16 * group, record);
-    Softmax<kGroups> softmax;
-    softmax.begin(item, heads);
-    ValueSums<Share::kDimensions> sums;
-    Exchange* exchange = room;
-    if constexpr (!Share::kHeld && Rows::kAllCached) rows.sync();
+  for (int turn = Rows::kRehearses ? 0 : 1; turn < 2; ++turn) {
+    const bool is_real = !Rows::kRehearses || turn == 1;
+    rows.prepare(q_rows, room, is_real);
+    int tile = 0;  // of all items
+    Item item;
 #pragma unroll 1
-    for (int begin = begin_of(item); begin < end; begin += kTile, ++tile) {
-      const int key_stage = tile % kKeyStages, value_stage = tile % kValueStages;
-      exchange = Share::kInPlace ? reinterpret_cast<Exchange*>(keys[key_stage])
-                                 : room + key_stage * Share::kExchanged;
-      wait_barrier(keys_here + key_stage * kBarrierBytes, tile / kKeyStages % 2);
-      if constexpr (!Rows::kAllCached)
-        if (const int row = item.context - begin; row >= 0 && row < kTile) {
-          wait_barrier(values_here + value_stage * kBarrierBytes, tile / kValueStages % 2);
-          rows.place(keys[key_stage][row], values[value_stage][row]);
-          rows.sync();
-        }
-      float scores[Share::kHalves][Share::kColumns][4];
-      if (active)
-        score(
-            scores,
-            [&](Fragment& q, int half, int i) {
-              if constexpr (Share::kHeld)
-                for (int j = 0; j < 4; ++j) q[j] = held[i][j];
-              else
-                load_matrices(q, q_rows + (16 * group + lane % 16) * kPitch + lane / 16 * 8 +
-                                     (half + (kHalvesApart ? scored_half : 0)) * (kHead / 2) +
-                                     16 * i);
-            },
-            keys[key_stage][first_scored] + scored_half * (kHead / 2));
-      if constexpr (Share::kInPlace) {
-        rows.sync();  // nobody needs these keys, or the weights and values before
-        request_keys(tile + 1);
-        request_values(tile + 1);
-      }
-      if (active) {
-        Exchange* const to = exchange + (Share::kHalves == 1 ? scored_half : group) * 16;
-#pragma unroll
-        for (int i = 0; i < 2 * Share::kColumns; ++i) {
-          const int n = i / 2, half = i % 2;
-          float2 two = make_float2(scores[0][n][2 * half], scores[0][n][2 * half + 1]);
-          if constexpr (Share::kHalves == 2) {
-            two.x += scores[1][n][2 * half];
-            two.y += scores[1][n][2 * half + 1];
+    for (int wave = 0;
+         (is_real || wave == 0) && find_item(a, 16 * kGroups, blocks.index_of(wave), item);
+         ++wave) {
+      Fragment held[Share::kHeld ? kHead / 32 : 1];
+      if constexpr (Share::kHeld)
+        hold_queries(held, a, item, scored_half);
+      else if constexpr (Rows::kAllCached)
+        load_queries<kGroups>(a, item, q_rows);
+      const bool active = item.first_query + 16 * group < item.rows * heads;
+      const int end = end_of(item);
+      int record[2];
+      find_records(a, item, item.first_query + 16 * group, record);
+      Softmax<kGroups> softmax;
+      softmax.begin(item, heads);
+      ValueSums<Share::kDimensions> sums;
+      Exchange* exchange = room;
+      if constexpr (!Share::kHeld && Rows::kAllCached) rows.sync();
+#pragma unroll 1
+      for (int begin = begin_of(item); begin < end; begin += kTile, ++tile) {
+        const int key_stage = tile % kKeyStages, value_stage = tile % kValueStages;
+        exchange = Share::kInPlace ? reinterpret_cast<Exchange*>(keys[key_stage])
+                                   : room + key_stage * Share::kExchanged;
+        if (is_real) wait_barrier(keys_here + key_stage * kBarrierBytes, tile / kKeyStages % 2);
+        if constexpr (!Rows::kAllCached)
+          if (const int row = item.context - begin; is_real && row >= 0 && row < kTile) {
+            wait_barrier(values_here + value_stage * kBarrierBytes, tile / kValueStages % 2);
+            rows.place(keys[key_stage][row], values[value_stage][row]);
+            rows.sync();
           }
-          *reinterpret_cast<float2*>(to[g + 8 * half].scores + first_scored + 8 * n + 2 * t) = two;
+        float scores[Share::kHalves][Share::kColumns][4];
+        if (active)
+          score(
+              scores,
+              [&](Fragment& q, int half, int i) {
+                if constexpr (Share::kHeld)
+                  for (int j = 0; j < 4; ++j) q[j] = held[i][j];
+                else
+                  load_matrices(q, q_rows + (16 * group + lane % 16) * kPitch + lane / 16 * 8 +
+                                       (half + (kHalvesApart ? scored_half : 0)) * (kHead / 2) +
+                                       16 * i);
+              },
+              keys[key_stage][first_scored] + scored_half * (kHead / 2));
+        if constexpr (Share::kInPlace) {
+          rows.sync();  // nobody needs these keys, or the weights and values before
+          request_keys(tile + 1);
+          request_values(tile + 1);
         }
+        if (active) {
+          Exchange* const to = exchange + (Share::kHalves == 1 ? scored_half : group) * 16;
+#pragma unroll
+          for (int i = 0; i < 2 * Share::kColumns; ++i) {
+            const int n = i / 2, half = i % 2;
+            float2 two = make_float2(scores[0][n][2 * half], scores[0][n][2 * half + 1]);
+            if constexpr (Share::kHalves == 2) {
+              two.x += scores[1][n][2 * half];
+              two.y += scores[1][n][2 * half + 1];
+            }
+            *reinterpret_cast<float2*>(to[g + 8 * half].scores + first_scored + 8 * n + 2 * t) =
+                two;
+          }
+        }
+        rows.sync();  // all scores are there; nobody needs the keys, or the values before
+        if (!Share::kInPlace && kValueStages == 2 && is_real) {
+          request_values(tile + 1);
+          request_keys(tile + 2);
+        }
+        if constexpr (kValueStages > 2) {
+          request_keys(tile + 2);
+          request_values(tile + 2);
+        }
+        softmax.template weigh<3 - Share::kHalves>(exchange, begin, scale);
+        rows.sync();
+        if (is_real)
+          wait_barrier(values_here + value_stage * kBarrierBytes, tile / kValueStages % 2);
+        if (active) sums.add(exchange + group * 16, values[value_stage][0], first_dimension);
+        if (!is_real) break;
       }
-      rows.sync();  // all scores are there; nobody needs the keys, or the values before
-      if constexpr (!Share::kInPlace && kValueStages == 2) {
-        request_values(tile + 1);
-        request_keys(tile + 2);
-      }
-      if constexpr (kValueStages > 2) {
-        request_keys(tile + 2);
-        request_values(tile + 2);
-      }
-      softmax.template weigh<3 - Share::kHalves>(exchange, begin, scale);
+      softmax.finish(exchange);
       rows.sync();
-      wait_barrier(values_here + value_stage * kBarrierBytes, tile / kValueStages % 2);
-      if (active) sums.add(exchange + group * 16, values[value_stage][0], first_dimension);
+      if (active) sums.store(a.partials, exchange + group * 16, record, first_dimension);
     }
-    softmax.finish(exchange);
-    rows.sync();
-    if (active) sums.store(a.partials, exchange + group * 16, record, first_dimension);
   }
 }
 

@@ -39,14 +39,13 @@ struct Arrivals {
     return words + static_cast<int64_t>(row) * pairs + column / 2;
   }
   __device__ uint64_t ask(int row, int column) const { return look_at(place(row, column)); }
-  // The values of a word that was asked for, when it has come.
-  __device__ uint32_t take_pair(uint64_t word, int row, int column) const {
-    while (static_cast<uint32_t>(word >> 32) != number) word = ask(row, column);
-    return static_cast<uint32_t>(word);
-  }
-  // The column's value of it.
+  // The value of a word that was asked for, when it has come.
   __device__ __nv_bfloat16 take(uint64_t word, int row, int column) const {
-    const uint32_t values = take_pair(word, row, column);
+    while (static_cast<uint32_t>(word >> 32) != number) word = ask(row, column);
+    return value_of(word, column);
+  }
+  static __device__ __nv_bfloat16 value_of(uint64_t word, int column) {
+    const auto values = static_cast<uint32_t>(word);
     return __ushort_as_bfloat16(
         static_cast<unsigned short>(column % 2 == 0 ? values : values >> 16));
   }
