@@ -416,6 +416,7 @@ void CudaOps::attention_net(const AttentionNetArgs& args) {
 }
 
 bool CudaOps::fused_attention_net(const AttentionNetArgs& args) {
+  static_assert(kShortContext == cuda::kMostNetPositions);
   cuda::AttentionNet net{net_products(args.in, args.out, args.next), prepare_args(args.prepare),
                          attend_args(args.attention)};
   if (cuda::is_coded(args.out.w.format)) net.attend.codes = scratch_.codes;

@@ -16,9 +16,16 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
   __shared__ MergeMemory memory;
   start_next();
   wait_for_inputs();
-  const MergedHalf half{.head = static_cast<int>(blockIdx.x) / 2,
-                        .first = static_cast<int>(blockIdx.x) % 2 * (kHead / 2),
-                        .row = static_cast<int>(blockIdx.y)};
+  MergedHalf half{.head = static_cast<int>(blockIdx.x) / 2,
+                  .first = static_cast<int>(blockIdx.x) % 2 * (kHead / 2),
+                  .row = static_cast<int>(blockIdx.y)};
+  const int sequence = a.batch.sequences == 1 ? 0 : a.batch.row_sequence[half.row];
+  const int row_begin = a.batch.row_begin[sequence], row = half.row - row_begin;
+  const int rows = a.batch.row_begin[sequence + 1] - row_begin;
+  half.stretches = stretches_of(a.batch.context_length[sequence] + row + 1);
+  half.step = static_cast<int64_t>(rows) * a.shape.query_heads * kPartial;
+  const int64_t partial = first_partial(a.batch, sequence) + row;
+  half.partials = a.partials + (partial * a.shape.query_heads + half.head) * kPartial;
   const uint4 gates = *reinterpret_cast<const uint4*>(a.in + half.row * a.in_stride +
                                                       half.column() + (half.head + 1) * kHead);
   merge_half<kWarps>(a, half, gates, memory, BlockBarrier{});

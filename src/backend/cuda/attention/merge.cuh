@@ -77,35 +77,32 @@ struct MergeMemory {
   float2 ends[kStrands];
 };
 
-// Which half of a head of which row.
+// Which half of a head of which row, and where its partial results are.
 struct MergedHalf {
   int head, first, row;  // first of its dimensions
+  int stretches = 0;
+  const float* partials = nullptr;  // of the first stretch
+  int64_t step = 0;                 // floats to the next one's
+
   __device__ int column() const { return head * kHead + first + dimension(); }
   // Of the lane's eight. Each half of a warp has all 128.
   static __device__ int dimension() { return static_cast<int>(threadIdx.x) % 16 * 8; }
 };
 
-// By kWarps warps; the first of them writes, with the gates of its lanes' dimensions. sync(): a
-// barrier of them.
+// By kWarps warps; the first of them writes, with the gates of its lanes' dimensions, unless it is
+// a rehearsal. sync(): a barrier of them.
 template <int kWarps, typename Sync>
 __device__ inline void merge_half(const AttendArgs& a, const MergedHalf& half, const uint4& gates,
-                                  MergeMemory& memory, const Sync& sync) {
-  constexpr int kTogether = kWarps == kStrands ? 8 : 4;
+                                  MergeMemory& memory, const Sync& sync, bool writes = true) {
+  constexpr int kTogether = kWarps == kStrands ? 8 : kWarps == 8 ? 1 : 4;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int sequence = a.batch.sequences == 1 ? 0 : a.batch.row_sequence[half.row];
-  const int row_begin = a.batch.row_begin[sequence];
-  const int rows = a.batch.row_begin[sequence + 1] - row_begin;
-  const int stretches = stretches_of(a.batch.context_length[sequence] + half.row - row_begin + 1);
-  const int64_t step = static_cast<int64_t>(rows) * a.shape.query_heads * kPartial;
-  const int64_t partial = first_partial(a.batch, sequence) + half.row - row_begin;
-  const float* const from = a.partials + (partial * a.shape.query_heads + half.head) * kPartial;
-
-  const int strands = min(stretches, kStrands);
+  const float* const from = half.partials;
+  const int strands = min(half.stretches, kStrands);
 #pragma unroll 1
   for (int strand = warp; strand < strands; strand += kWarps) {
-    const int count = (stretches - strand + kStrands - 1) / kStrands;
-    const Strand s =
-        add_strand<kTogether>(from + strand * step, kStrands * step, count, half.first + 4 * lane);
+    const int count = (half.stretches - strand + kStrands - 1) / kStrands;
+    const Strand s = add_strand<kTogether>(from + strand * half.step, kStrands * half.step, count,
+                                           half.first + 4 * lane);
     *reinterpret_cast<float4*>(&memory.sums[strand][4 * lane]) = s.sum;
     if (lane == 0) memory.ends[strand] = make_float2(s.largest, s.total);
   }
@@ -130,9 +127,10 @@ __device__ inline void merge_half(const AttendArgs& a, const MergedHalf& half, c
                        sums[2 * i + 1] / total * sigmoid(to_float(gate[2 * i + 1])));
   const uint4 eight = make_uint4(out[0], out[1], out[2], out[3]);
   const int width = a.shape.query_heads * kHead;
-  if (lane < 16) *reinterpret_cast<uint4*>(a.out + half.row * a.out_stride + half.column()) = eight;
+  const bool inside = lane < 16 && writes;
+  if (inside) *reinterpret_cast<uint4*>(a.out + half.row * a.out_stride + half.column()) = eight;
   if (a.codes != nullptr)
-    code_inputs(eight, half.column(), lane < 16, width,
+    code_inputs(eight, half.column(), inside, width,
                 a.codes + static_cast<int64_t>(half.row) * row_pitch(width), a.halves);
 }
 

@@ -7,6 +7,9 @@
 
 namespace pewter::cuda {
 
+// Positions up to which it is the faster way.
+constexpr int64_t kMostNetPositions = 8192;
+
 struct AttentionNet : NetProducts {
   PrepareArgs prepare;  // its q and next are unused
   AttendArgs attend;    // so is its q
