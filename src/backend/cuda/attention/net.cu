@@ -29,10 +29,12 @@ struct MixerMemory {
   Exchange exchange[kTileStages][2 * kMostQueries];  // two halves of a score
   MergeMemory merge;
   __align__(16) __nv_bfloat16 key[kHead], value[kHead];  // of the last position
-  float scratch[kFlowWarps + 1][kHead];
+  float scratch[kHead];                                  // of the ninth warp
   int32_t pages[kMostPages];
   uint64_t tile_here[kTileStages];
 };
+
+static_assert(sizeof(MixerMemory::exchange) >= kFlowWarps * kHead * sizeof(float));  // scratch
 
 // Words of a row that arrives, the lane's kCount, every kStep columns from `column` on. Unless
 // is_real they are not waited for: a rehearsal.
@@ -112,7 +114,7 @@ struct Mixer {
     float weight[kHeadEach];
     load_norm(a.prepare.q_norm, weight);
     const Rotation<1> turned = rotation();
-    float* const x = memory.scratch[warp()];
+    float* const x = reinterpret_cast<float*>(memory.exchange) + warp() * kHead;
     const auto column_of = [&](int head) {
       return (kv_head * heads() + head) * 2 * kHead + lane();
     };
@@ -148,7 +150,7 @@ struct Mixer {
     __nv_bfloat16 key[kHeadEach], value[kHeadEach];
     key_words.take(in, of_key, is_real, key);
     value_words.take(in, of_value, is_real, value);
-    float* const x = memory.scratch[kFlowWarps];
+    float* const x = memory.scratch;
     prepare_head(p, kHead, key, weight, turned, x);
     auto* const keys = reinterpret_cast<__nv_bfloat16*>(p.cache.keys) + at;
     auto* const values = reinterpret_cast<__nv_bfloat16*>(p.cache.values) + at;
