@@ -46,11 +46,17 @@ struct LaneWords {
 #pragma unroll
     for (int j = 0; j < kCount; ++j) word[j] = in.ask(0, column + j * kStep);
   }
+  // Those that are not here are asked for together: one after another each would take a trip.
   __device__ void wait(const Arrivals& in, int column, bool is_real) {
+    for (bool missing = is_real; missing;) {
+      missing = false;
 #pragma unroll
-    for (int j = 0; j < kCount; ++j)
-      while (is_real && static_cast<uint32_t>(word[j] >> 32) != in.number)
-        word[j] = in.ask(0, column + j * kStep);
+      for (int j = 0; j < kCount; ++j)
+        if (static_cast<uint32_t>(word[j] >> 32) != in.number) {
+          word[j] = in.ask(0, column + j * kStep);
+          missing = true;
+        }
+    }
   }
 };
 // Dimensions l + 32·j of a head.
@@ -142,8 +148,8 @@ struct Mixer {
     float weight[kHeadEach];
     load_norm(p.k_norm, weight);
     const Rotation<1> turned = rotation();
-    int64_t at = 0;
-    if (is_real) at = element_of(p.batch, p.shape, p.cache.page_bytes, 0, context, kv_head);
+    const int64_t at = memory.pages[context / kPagePositions] * (p.cache.page_bytes / 2) +
+                       (kv_head * kPagePositions + context % kPagePositions) * kHead;
     HeadWords key_words, value_words;
     key_words.ask(in, of_key);
     value_words.ask(in, of_value);
@@ -198,7 +204,10 @@ struct Mixer {
   }
 
   // This block's stretches.
-  __device__ void attend(TileWalk walk, TileWalk& requested, bool is_real) const {
+  __device__ void attend(TileWalk walk, bool is_real) const {
+    TileWalk requested = walk;  // two tiles ahead
+    requested.next();
+    requested.next();
     const int g = lane() / 4, t = lane() % 4, first_dimension = kHead / kStretchWarps * warp();
     const int first_scored = warp() % 4 * 8, scored_half = warp() / 4;
     const float scale = 1.4426950408889634f / sqrtf(static_cast<float>(kHead));
@@ -262,9 +271,31 @@ struct Mixer {
 __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan,
                                       unsigned char* shared_memory) {
   const int kv_heads = a.attend.shape.kv_heads;
+  // What the step before left in the cache is asked for at once, or it would come behind the
+  // weights. That step has ended: another one begins with a kernel that does not start early.
+  auto& first_memory = *reinterpret_cast<MixerMemory*>(shared_memory);
+  const int context = a.attend.batch.context_length[0], stretches = stretches_of(context + 1);
   if (threadIdx.x < kTileStages)
-    init_barrier<kStretchThreads>(
-        shared_address(&reinterpret_cast<MixerMemory*>(shared_memory)->tile_here[threadIdx.x]));
+    init_barrier<kStretchThreads>(shared_address(&first_memory.tile_here[threadIdx.x]));
+  if (static_cast<int>(threadIdx.x) <= context / kPagePositions)
+    first_memory.pages[threadIdx.x] = a.attend.batch.page_table[threadIdx.x];
+  __syncthreads();
+  const auto walk_of = [&](int index) {  // the last stretches are the first items
+    return TileWalk(stretches - 1 - index / kv_heads, plan.mixers / kv_heads, context + 1);
+  };
+  if (threadIdx.x < kStreamThreads) {
+    const int index = static_cast<int>(blockIdx.x);
+    TileWalk walk = walk_of(index);
+    const Mixer mixer{.a = a,
+                      .memory = first_memory,
+                      .in = {},
+                      .thread = static_cast<int>(threadIdx.x),
+                      .index = index,
+                      .kv_head = index % kv_heads,
+                      .context = context};
+#pragma unroll 1
+    for (int stage = 0; stage < kTileStages; ++stage) mixer.request(walk, stage);
+  }
 
   // First a rehearsal with whatever lies there, while the projections are at work, so that the
   // instructions are here when the row is.
@@ -281,19 +312,13 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
                 .in = {a.arrivals, a.arrival_pairs, 0},
                 .thread = thread,
                 .index = index,
-                .kv_head = index % kv_heads};
-    TileWalk walk(0, 1, kTile);
-    TileWalk requested = walk;
-    int stretches = 1;
+                .kv_head = index % kv_heads,
+                .context = context};
+    const TileWalk walk = walk_of(index);
     if (is_real) {
       wait_for_inputs();
       start_next();
       mixer.in.number = static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1;
-      mixer.context = a.attend.batch.context_length[0];
-      stretches = stretches_of(mixer.context + 1);
-      // The last stretches are the first items.
-      walk = requested =
-          TileWalk(stretches - 1 - index / kv_heads, plan.mixers / kv_heads, mixer.context + 1);
     }
     if (is_ninth) {
       if (index < kv_heads) mixer.bring_last(is_real);
@@ -304,19 +329,12 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
       continue;
     }
     if (walk.any()) {
-      if (is_real) {
-        if (thread <= mixer.context / kPagePositions)
-          mixer.memory.pages[thread] = a.attend.batch.page_table[thread];
-        sync_flow();
-#pragma unroll 1
-        for (int stage = 0; stage < kTileStages; ++stage) mixer.request(requested, stage);
-      }
       mixer.bring_queries(is_real);
       if (is_real)
         wait_for_ninth();
       else
         sync_flow();
-      mixer.attend(walk, requested, is_real);
+      mixer.attend(walk, is_real);
     }
     MergedHalf half{
         .head = index / 2, .first = index % 2 * (kHead / 2), .row = 0, .stretches = stretches};
