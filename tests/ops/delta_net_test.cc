@@ -138,8 +138,15 @@ const auto kCases = testing::Values(
             128},
     NetCase{"k3072", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 3072, 2, 4, 128,
             128},
-    // As many units as the blocks of threads of a large GPU take in turn.
-    NetCase{"many_heads", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 384, 16, 32,
+    // Wider output projections; as many units of the projections as the blocks of threads of a
+    // large GPU take in turn, and more tiles of the output projection than there are such blocks.
+    NetCase{"16_heads", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 384, 8, 16, 128,
+            128},
+    NetCase{"32_heads", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 384, 16, 32, 128,
+            128},
+    NetCase{"64_heads", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 384, 16, 64, 128,
+            128},
+    NetCase{"two_tiles_out", WeightFormat::kInt4Group128, WeightFormat::kInt4Group128, 4096, 8, 16,
             128, 128});
 const auto kName = [](const auto& info) { return std::get<1>(info.param).name; };
 INSTANTIATE_TEST_SUITE_P(Cpu, DeltaNet, testing::Combine(testing::Values(Target::kCpu), kCases),

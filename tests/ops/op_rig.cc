@@ -58,6 +58,9 @@ OpsLimits test_limits(Target target) {
   limits.experts = 256;
   limits.top_k = 8;
   limits.expert_width = limits.shared_width = 1024;
+  limits.delta_channels = 12288;
+  limits.key_heads = 16;
+  limits.value_heads = 64;
   limits.query_heads = 32;
   limits.cache_positions = 262144;
   return limits;

@@ -65,7 +65,7 @@ struct HeadWords : LaneWords<kHeadEach, kWarp> {
                        __nv_bfloat16 (&to)[kHeadEach]) {
     wait(in, column, is_real);
 #pragma unroll
-    for (int j = 0; j < kHeadEach; ++j) to[j] = Arrivals::value_of(word[j], column);
+    for (int j = 0; j < kHeadEach; ++j) to[j] = Arrivals::value(word[j], column);
   }
 };
 
@@ -323,7 +323,7 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
     if (is_ninth) {
       if (index < kv_heads) mixer.bring_last(is_real);
       if (is_real) {
-        if (walk.any()) pass_as_ninth();
+        if (walk.any()) pass_as_ninth<0>();
         return;
       }
       continue;
@@ -331,7 +331,7 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
     if (walk.any()) {
       mixer.bring_queries(is_real);
       if (is_real)
-        wait_for_ninth();
+        wait_for_ninth<0>();
       else
         sync_flow();
       mixer.attend(walk, is_real);

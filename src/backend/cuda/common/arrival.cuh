@@ -39,15 +39,19 @@ struct Arrivals {
     return words + static_cast<int64_t>(row) * pairs + column / 2;
   }
   __device__ uint64_t ask(int row, int column) const { return look_at(place(row, column)); }
-  // The value of a word that was asked for, when it has come.
-  __device__ __nv_bfloat16 take(uint64_t word, int row, int column) const {
-    while (static_cast<uint32_t>(word >> 32) != number) word = ask(row, column);
-    return value_of(word, column);
-  }
-  static __device__ __nv_bfloat16 value_of(uint64_t word, int column) {
+  // Before words are asked for together: one that has not come.
+  __device__ uint64_t first_look(int, int) const { return static_cast<uint64_t>(~number) << 32; }
+  __device__ bool has(uint64_t word) const { return static_cast<uint32_t>(word >> 32) == number; }
+  // Of a word that has come.
+  static __device__ __nv_bfloat16 value(uint64_t word, int column) {
     const auto values = static_cast<uint32_t>(word);
     return __ushort_as_bfloat16(
         static_cast<unsigned short>(column % 2 == 0 ? values : values >> 16));
+  }
+  // The value of a word that was asked for, when it has come.
+  __device__ __nv_bfloat16 take(uint64_t word, int row, int column) const {
+    while (!has(word)) word = ask(row, column);
+    return value(word, column);
   }
 };
 
@@ -60,8 +64,13 @@ struct GivenRows {
   __device__ uint64_t ask(int row, int column) const {
     return __bfloat16_as_ushort(rows[row * stride + column]);
   }
-  __device__ __nv_bfloat16 take(uint64_t word, int, int) const {
+  __device__ uint64_t first_look(int row, int column) const { return ask(row, column); }
+  static __device__ bool has(uint64_t) { return true; }
+  static __device__ __nv_bfloat16 value(uint64_t word, int) {
     return __ushort_as_bfloat16(static_cast<unsigned short>(word));
+  }
+  static __device__ __nv_bfloat16 take(uint64_t word, int, int column) {
+    return value(word, column);
   }
 };
 

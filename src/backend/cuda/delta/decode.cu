@@ -6,9 +6,31 @@
 #include <algorithm>
 
 #include "backend/cuda/delta/head.cuh"
+#include "backend/cuda/linear/coded_rows.cuh"
 
 namespace pewter::cuda {
 namespace {
+
+// The gated norm of the new rows' outputs, a warp a row; coded as well, where that is wanted.
+template <bool kWhole>
+__device__ inline void write_rows(const DeltaArgs& a, int head, const Part& part,
+                                  const HeadRows& rows, const float* norm, const GatedNorm& gated) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
+  if (warp >= part.rows) return;
+  const int dv = kWhole ? kColumns : a.value_dim;
+  const int64_t row = part.first + warp;
+  float* const o = rows.v + warp * kColumns;
+  // The results stay in the row's place as well.
+  auto* const kept = reinterpret_cast<__nv_bfloat16*>(o);
+  gated.write(o, norm, a.epsilon, dv, a.out + row * a.out_stride + head * dv, kept);
+  if (!kWhole || a.codes == nullptr) return;
+  // The head is one group of the row; the second sixteen lanes repeat it.
+  __syncwarp();
+  const int at = head * kColumns + lane % 16 * 8, width = a.value_heads * kColumns;
+  const uint4 eight = *reinterpret_cast<const uint4*>(kept + lane % 16 * 8);
+  code_inputs(eight, at, lane < 16, width, a.codes + row * row_pitch(width), a.halves);
+}
 
 template <bool kWhole>
 __global__ void __launch_bounds__(kRuleThreads, register_blocks(2))
@@ -16,23 +38,32 @@ __global__ void __launch_bounds__(kRuleThreads, register_blocks(2))
   extern __shared__ __align__(16) float row_memory[];
   __shared__ HeadMemory memory;
   start_next();
-  const auto head = static_cast<int>(blockIdx.x);
-  struct Readers {
+  const auto head = static_cast<int>(blockIdx.x), sequence = static_cast<int>(blockIdx.y);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const Part part = part_of(a, sequence);
+  struct Beside {
     const DeltaArgs& a;
-    int head;
+    int head, sequence;
     __device__ void count(HeadMemory& of) const {
-      if (threadIdx.x == 0) count_reader(a, static_cast<int>(blockIdx.y), head / a.sharers, of);
+      if (threadIdx.x == 0) count_reader(a, sequence, head / a.sharers, of);
     }
     __device__ void known() const {}
+    __device__ void end() const { __syncthreads(); }
   };
-  decode_head<kWhole, kRuleThreads>(
-      a, head, static_cast<int>(blockIdx.y), row_capacity, row_memory, memory,
+  GatedNorm gated;
+  run_head<kWhole, kRuleThreads>(
+      a, head, part, row_capacity, row_memory, memory,
       [&](int slot) { return HeadState<kWhole>(a, slot, head); },
-      [&](int64_t first) {
+      [&] {
         wait_for_inputs();
-        return GivenRows{a.in + first * a.in_stride, a.in_stride};
+        return GivenRows{a.in + part.first * a.in_stride, a.in_stride};
       },
-      Readers{a, head}, [] {}, BlockBarrier());
+      [&](const GivenRows& in) {
+        const int dv = kWhole ? kColumns : a.value_dim;
+        if (warp < part.rows) gated.load_gate(in, warp, a.channels() + head * dv, dv);
+      },
+      Beside{a, head, sequence}, BlockBarrier());
+  write_rows<kWhole>(a, head, part, HeadRows(row_memory, row_capacity), memory.norm, gated);
 }
 
 }  // namespace

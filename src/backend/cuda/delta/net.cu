@@ -7,55 +7,79 @@
 
 #include <algorithm>
 
-#include "backend/cuda/delta/head.cuh"
+#include "backend/cuda/delta/arriving_head.cuh"
 #include "backend/cuda/delta/net.h"
 #include "backend/cuda/linear/net.cuh"
 
 namespace pewter::cuda {
 namespace {
 
+// A head's block of threads.
+__device__ inline void mix_head(const DeltaNet& net, const NetPlan& plan, uint8_t* shared_memory) {
+  __shared__ uint64_t state_here;
+  const DeltaArgs& a = net.mix;
+  const int head = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  auto* const state = reinterpret_cast<float*>(shared_memory);
+  float* const row_memory = state + SharedHeadState::kBytes / 4;
+  auto& memory =
+      *reinterpret_cast<ArrivingHeadMemory*>(row_memory + plan.row_capacity * HeadRows::kFloats);
+  const Part part = part_of(a, 0);
+  const auto inputs = [&] {
+    wait_for_inputs();
+    start_next();
+    return Arrivals{net.arrivals, net.arrival_pairs,
+                    static_cast<uint32_t>(__ldcg(net.words + kLaunch)) + 1};
+  };
+  struct Ninth {
+    __device__ void count(HeadMemory&) const { pass_ninth(); }
+    __device__ void known() const { wait_for_ninth<0>(); }
+    __device__ void end() const { wait_for_ninth<1>(); }
+  };
+  const bool is_ninth = thread >= kStreamThreads;
+  if (is_ninth) {  // counts, which takes a microsecond, beside the others
+    wait_as_ninth();
+    if (thread == kStreamThreads) count_reader(a, 0, head / a.sharers, memory);
+    __syncwarp();
+    pass_as_ninth<0>();
+  } else {
+    run_head<true, kStreamThreads>(
+        a, head, part, plan.row_capacity, row_memory, memory,
+        [&](int slot) { return SharedHeadState(a, slot, head, state, &state_here, sync_flow); },
+        inputs, [](const Arrivals&) {}, Ninth{}, sync_flow);
+  }
+  // A warp a row. The ninth has done it before any, of nothing, so that the instructions are here.
+  const int warp = thread / kWarp, at = thread % 16 * 8;
+  if (is_ninth || warp < part.rows) {
+    const float* const o =
+        is_ninth ? memory.norm : HeadRows(row_memory, plan.row_capacity).v + warp * kColumns;
+    const uint4 eight = gated_norm(o, memory.norm, memory.gate[is_ninth ? 0 : warp], a.epsilon);
+    const bool writes = !is_ninth && thread % kWarp < 16;
+    const int64_t row = part.first + warp;
+    const int first = head * kColumns + at, width = a.value_heads * kColumns;
+    if (a.codes != nullptr)
+      code_inputs(eight, first, writes, width, a.codes + row * row_pitch(width));
+    if (writes) *reinterpret_cast<uint4*>(a.out + row * a.out_stride + first) = eight;
+  }
+  if (is_ninth) {
+    take_gates(inputs(), part.rows, a.channels() + head * kColumns, memory);
+    pass_as_ninth<1>();
+    return;
+  }
+  sync_flow();
+  if (thread == 0) arrive_at(net.words + kMixed);
+  // What later steps read.
+  if (part.accepted > 0) SharedHeadState::store(a, part.slot, head, state);
+  write_tape<kStreamThreads>(a, head, part, memory, Arrivals{net.arrivals, net.arrival_pairs, 0});
+}
+
 template <int kRows, bool kSharedOut, int kHeld>
 __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks))
     net_kernel(const __grid_constant__ DeltaNet a, const __grid_constant__ NetPlan plan) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
-  const int index = static_cast<int>(blockIdx.x);
-  if (index >= plan.mixers) {
+  if (static_cast<int>(blockIdx.x) >= plan.mixers)
     stream_net<kRows, kSharedOut, kHeld>(a, plan, shared_memory);
-  } else {
-    __shared__ uint64_t state_here;
-    auto* const state = reinterpret_cast<float*>(shared_memory);
-    float* const rows = state + SharedHeadState::kBytes / 4;
-    auto& memory =
-        *reinterpret_cast<ArrivingHeadMemory*>(rows + plan.row_capacity * HeadRows::kFloats);
-    if (threadIdx.x >= kStreamThreads) {  // counts, which takes a microsecond, beside the others
-      wait_as_ninth();
-      if (threadIdx.x == kStreamThreads) count_reader(a.mix, 0, index / a.mix.sharers, memory);
-      __syncwarp();
-      pass_as_ninth();
-      return;
-    }
-    struct Readers {
-      __device__ void count(HeadMemory&) const { pass_ninth(); }
-      __device__ void known() const { wait_for_ninth(); }
-    };
-    decode_head<true, kStreamThreads>(
-        a.mix, index, 0, plan.row_capacity, rows, memory,
-        [&](int slot) {
-          return SharedHeadState(a.mix, slot, index, state, &state_here, sync_flow);
-        },
-        [&](int64_t) {
-          wait_for_inputs();
-          start_next();
-          return Arrivals{a.arrivals, a.arrival_pairs,
-                          static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1};
-        },
-        Readers{},
-        [&] {
-          sync_flow();
-          if (threadIdx.x == 0) arrive_at(a.words + kMixed);
-        },
-        sync_flow);
-  }
+  else
+    mix_head(a, plan, shared_memory);
   if (threadIdx.x == 0 && leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x)))
     ++a.words[kLaunch];
 }
@@ -65,6 +89,11 @@ int64_t head_bytes(const DeltaNet& net) {
   return SharedHeadState::kBytes + row_capacity(net) * HeadRows::kFloats * 4 +
          int64_t{sizeof(ArrivingHeadMemory)};
 }
+// A tape of any length has room, so that it depends on the GPU alone whether the block is one
+// kernel.
+static_assert(SharedHeadState::kBytes + kTapeRows * HeadRows::kFloats * 4 +
+                  int64_t{sizeof(ArrivingHeadMemory)} + kOwnBytes <=
+              static_cast<int64_t>(kMostSharedBytes));
 
 using Kernel = void (*)(DeltaNet, NetPlan);
 Kernel kernel_for(const DeltaNet& net, int held) {

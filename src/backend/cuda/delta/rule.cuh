@@ -42,7 +42,7 @@ constexpr int kKeys = 16 * kKeySteps;
 // The state of one head, a lane's share of it. kWhole: kKeys keys and kColumns columns.
 template <bool kWhole>
 struct HeadState {
-  static constexpr bool kKeepsRow = false;  // the state is in registers, which every row changes
+  static constexpr bool kMakesUnits = false;  // q and k are unit vectors when a row runs
   float s[kKeySteps][4];
   float* memory;
   int key, column, keys, columns;
@@ -72,6 +72,8 @@ struct HeadState {
     return first + (16 * i + key) * (kWhole ? kColumns : columns) + column;
   }
 
+  // Behind the tape's rows: what they leave.
+  __device__ void keep() const { store(); }
   __device__ void store() const {
     float* first = memory;
     asm volatile("" : "+l"(first));  // or the compiler keeps eight addresses since the loads
@@ -94,11 +96,13 @@ struct HeadState {
     return x;
   }
 
+  // Before the tape's rows; before any.
   __device__ void begin() const {}
+  __device__ void resume() const {}
 
   // One row: k and q unit vectors [kKeys], v [kColumns], which becomes the row's output.
   __device__ void run_row(const float* q_row, const float* k_row, float* v, float decay,
-                          float write, bool = true) {
+                          float write) {
     float predicted[4] = {}, o[4] = {};
 #pragma unroll
     for (int i = 0; i < kKeySteps; ++i) {
@@ -164,12 +168,6 @@ struct GatedNorm {
     for (int j = 0; j < kParts; ++j)
       gate[j] = j * kWarp + lane < dv ? rows.take(word[j], row, column + j * kWarp + lane)
                                       : __float2bfloat16(0.0f);
-  }
-  __device__ void read_gate(const __nv_bfloat16* row, int dv) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-#pragma unroll
-    for (int j = 0; j < kParts; ++j)
-      gate[j] = j * kWarp + lane < dv ? row[j * kWarp + lane] : __float2bfloat16(0.0f);
   }
   // copy: where the results go besides, unless null; may overlap o.
   __device__ void write(const float* o, const float* norm, float epsilon, int dv,

@@ -22,12 +22,15 @@ __device__ inline void pass_ninth() {
 __device__ inline void wait_as_ninth() {
   asm volatile("bar.sync 2, %0;" ::"n"(kFlowThreads) : "memory");
 }
-// A barrier that the eight warps wait at and the ninth passes.
+// A barrier that the eight warps wait at and the ninth passes; another one each time, since it may
+// pass the second before they have come to the first.
+template <int kTime>
 __device__ inline void pass_as_ninth() {
-  asm volatile("bar.arrive 3, %0;" ::"n"(kFlowThreads) : "memory");
+  asm volatile("bar.arrive %0, %1;" ::"n"(3 + kTime), "n"(kFlowThreads) : "memory");
 }
+template <int kTime>
 __device__ inline void wait_for_ninth() {
-  asm volatile("bar.sync 3, %0;" ::"n"(kFlowThreads) : "memory");
+  asm volatile("bar.sync %0, %1;" ::"n"(3 + kTime), "n"(kFlowThreads) : "memory");
 }
 // One arrival at a barrier of shared memory.
 __device__ inline void arrive(uint32_t barrier) {

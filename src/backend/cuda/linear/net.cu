@@ -6,7 +6,6 @@ namespace pewter::cuda {
 namespace {
 
 constexpr int kNormedRows = 1;
-constexpr int64_t kOwnBytes = 1024;  // of shared memory besides what a launch shares out
 
 int64_t net_row_bytes(const NetProducts& net) {
   return int64_t{net.in.rows} * std::max(row_pitch(padded_inputs(net.in.k)),

@@ -21,6 +21,7 @@
 namespace pewter::cuda {
 
 constexpr int kStacks = StreamArgs::kMaxStacks + 1;
+constexpr int64_t kOwnBytes = 1024;  // of shared memory besides what a launch shares out
 
 struct NetPlan {
   int mixers, streams;            // blocks of threads: the first mix, the others stream
