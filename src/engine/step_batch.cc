@@ -19,7 +19,8 @@ Result<StepBatch> StepBatch::make(Device& device, const Sizes& sizes) {
 }
 
 void StepBatch::lay_out(int64_t rows, int64_t sequences) {
-  const auto* at = reinterpret_cast<const int32_t*>(memory_.data());
+  const auto* const base = reinterpret_cast<const int32_t*>(memory_.data());
+  const int32_t* at = base + table_words();
   const auto take = [&at](int64_t count) { return std::exchange(at, at + count); };
   batch_.tokens = take(rows);
   batch_.hidden_rows = take(rows);
@@ -32,16 +33,18 @@ void StepBatch::lay_out(int64_t rows, int64_t sequences) {
   batch_.row_begin = take(sequences + 1);
   batch_.position_delta = take(sequences);
   batch_.slot = take(sequences);
-  batch_.page_table = take(sequences * sizes_.pages);
+  batch_.page_table = base;
+  arrays_end_ = at - base;
 }
 
-void StepBatch::upload() {
-  const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
-  int64_t end =
-      batch_.page_table - base + (batch_.sequences - 1) * batch_.page_table_stride + last_pages_;
-  const int64_t begin =
-      std::mismatch(staging_.begin(), staging_.begin() + end, there_.begin()).first -
-      staging_.begin();
+int32_t* StepBatch::host(const int32_t* array) {
+  return staging_.data() + (array - reinterpret_cast<const int32_t*>(memory_.data()));
+}
+
+void StepBatch::upload(int64_t begin, int64_t end) {
+  begin = std::mismatch(staging_.begin() + begin, staging_.begin() + end, there_.begin() + begin)
+              .first -
+          staging_.begin();
   const auto is_there = [this](int64_t word) {
     return staging_[static_cast<size_t>(word)] == there_[static_cast<size_t>(word)];
   };
@@ -61,10 +64,6 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
   for (const SequenceRows& plan : rows) all_rows += std::ssize(plan.tokens);
   CHECK(all_rows <= sizes_.rows, all_rows, " rows in a step");
   lay_out(all_rows, sequences);
-  const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
-  const auto host = [&](const int32_t* device_array) {
-    return staging_.data() + (device_array - base);
-  };
   int64_t row = 0, logits = 0;
   for (int64_t s = 0; s < sequences; ++s) {
     const SequenceRows& plan = rows[static_cast<size_t>(s)];
@@ -79,9 +78,9 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
     host(batch_.context_length)[s] = static_cast<int32_t>(begin);
     host(batch_.slot)[s] = sequence.slot;
     host(batch_.accepted)[s] = sequence.pending;
-    std::copy(sequence.pages.begin(), sequence.pages.end(),
-              host(batch_.page_table) + s * batch_.page_table_stride);
-    last_pages_ = std::ssize(sequence.pages);
+    const int64_t table = s * batch_.page_table_stride;
+    std::ranges::copy(sequence.pages, staging_.begin() + table);
+    upload(table, table + std::ssize(sequence.pages));
     for (int64_t i = 0; i < count; ++i, ++row) {
       host(batch_.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
       host(batch_.embedding_index)[row] = -1;
@@ -102,18 +101,17 @@ const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
   batch_.rows = row;
   batch_.sequences = sequences;
   batch_.logits_count = logits;
-  upload();
+  upload_arrays();
   return batch_;
 }
 
 const Batch& StepBatch::want_logits(int64_t begin, int64_t end) {
   CHECK(begin >= 0 && begin < end && end <= batch_.rows && end - begin <= sizes_.logits_rows,
         "logits of rows ", begin, " to ", end, " of ", batch_.rows);
-  const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
-  int32_t* const rows = staging_.data() + (batch_.logits_rows - base);
+  int32_t* const rows = host(batch_.logits_rows);
   std::iota(rows, rows + (end - begin), static_cast<int32_t>(begin));
   batch_.logits_count = end - begin;
-  upload();
+  upload_arrays();
   return batch_;
 }
 

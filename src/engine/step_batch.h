@@ -1,7 +1,9 @@
 // StepBatch: the Batch of a step, filled on the host. What differs from what is on the device is
-// copied there, in one piece. Its arrays lie close together, those that change least behind the
-// others, so that a few rows of a few sequences are a small copy; where they lie depends on the
-// numbers of rows and sequences alone, so that a recorded step finds them.
+// copied there: the arrays in one piece, and pages of a sequence that changed, which is seldom. The
+// arrays lie close together, those that change least behind the others, so that a few rows of a few
+// sequences are a small copy; where they lie depends on the numbers of rows and sequences alone, so
+// that a recorded step finds them. The page table, long where contexts are, has one place for all
+// steps.
 #pragma once
 
 #include <span>
@@ -46,14 +48,18 @@ class StepBatch {
 
  private:
   void lay_out(int64_t rows, int64_t sequences);
-  void upload();
+  int32_t* host(const int32_t* array);
+  // Words [begin, end) of memory_ as they are in staging_.
+  void upload(int64_t begin, int64_t end);
+  void upload_arrays() { upload(table_words(), arrays_end_); }
+  int64_t table_words() const { return sizes_.sequences * sizes_.pages; }
 
   Device* device_ = nullptr;
   Sizes sizes_;
   Batch batch_;
-  int64_t last_pages_ = 0;  // of the last sequence
-  // The batch's arrays one after another, the page table last: written here, copied to memory_ at
-  // the same offsets; and what memory_ holds.
+  int64_t arrays_end_ = 0;
+  // The page table, and behind it the batch's other arrays one after another: written here, copied
+  // to memory_ at the same offsets; and what memory_ holds.
   std::vector<int32_t> staging_, there_;
   Buffer memory_;
 };
