@@ -98,8 +98,9 @@ void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
 
 // First keys and values of the committed rows; then the last one of every sequence, with the hidden
 // of the target, gives its first guess, and, as long as guesses are wanted, one row each with the
-// layer's own. All of it is enqueued, and then waited for once. Who gets most guesses stands first,
-// so that those who go on are the first rows of the step before.
+// layer's own. All of it is enqueued, as one recorded step as far as all want guesses and one each
+// from there on, and then waited for once. Who gets most guesses stands first, so that those who go
+// on are the first rows of the step before.
 void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
   keep_up(sequences);
   drafting_.clear();
@@ -118,10 +119,15 @@ void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
                      .position = rows.position + before,
                      .hidden_row = rows.hidden_row + before});
   }
-  runner_.draft_mtp(rows_, *chooser_);
-  for (int64_t number = 2; guessing(number) > 0; ++number)
-    runner_.draft_mtp_on(guessing(number), *chooser_);
-  hand_out(chooser_->tokens());
+  const int64_t count = std::ssize(drafting_);
+  const int64_t together = count <= kMostChained ? drafting_.back()->most : 1;
+  runner_.draft_mtp(rows_, together, *chooser_);
+  int64_t choices = together * count;
+  for (int64_t number = together + 1; guessing(number) > 0; ++number) {
+    runner_.draft_mtp_on(guessing(number), choices, *chooser_);
+    choices += guessing(number);
+  }
+  hand_out(chooser_->tokens(choices));
 }
 
 int64_t MtpDrafter::guessing(int64_t number) const {

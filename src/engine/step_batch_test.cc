@@ -20,7 +20,8 @@ class CountingHost final : public HostDevice {
   std::vector<int64_t> copies;  // bytes of each
 };
 
-constexpr StepBatch::Sizes kSizes{.rows = 24, .sequences = 6, .logits_rows = 24, .pages = 700};
+constexpr StepBatch::Sizes kSizes{
+    .rows = 24, .sequences = 6, .logits_rows = 24, .pages = 700, .steps = 4};
 
 SequenceState sequence(int32_t slot, int64_t pages, int64_t length) {
   SequenceState state{.slot = slot, .length = length, .pending = slot % 3};
@@ -111,6 +112,50 @@ TEST(StepBatch, IsTheSameHoweverItWasSent) {
         << step;
     if (step % 5 != 0) continue;
     EXPECT_EQ(contents(used.want_logits(0, 1), rows), contents(fresh.want_logits(0, 1), rows));
+  }
+}
+
+// A chain's steps are those that one would fill in turn, and travel together.
+TEST(StepBatch, FillsChains) {
+  CountingHost device;
+  Rng rng(6);
+  StepBatch batch = StepBatch::make(device, kSizes).value();
+  std::vector<SequenceState> states;
+  for (int32_t i = 0; i < kSizes.sequences; ++i) states.push_back(sequence(i, 4, 0));
+  const std::vector<int32_t> tokens = {7, 8, 9};
+  for (int round = 0; round < 500; ++round) {
+    std::vector<SequenceRows> rows;
+    std::vector<int64_t> positions;
+    for (SequenceState& state : states) {
+      if (rng.below(2) == 0) continue;
+      state.position_delta = static_cast<int32_t>(rng.below(4));
+      rows.push_back({.sequence = &state,
+                      .tokens = std::span(tokens).first(1 + rng.below(3)),
+                      .hidden_row = static_cast<int64_t>(rng.below(9))});
+      positions.push_back(static_cast<int64_t>(rng.below(200)));
+    }
+    if (rows.empty()) continue;
+    const auto steps = static_cast<int64_t>(1 + rng.below(4));
+    device.copies.clear();
+    const std::span<const Batch> chain = batch.fill_chain(Phase::kDecode, rows, positions, steps);
+    ASSERT_EQ(std::ssize(chain), steps);
+    // Of the arrays one; of those sequences' pages, where others stood before.
+    EXPECT_LE(std::ssize(device.copies), 1 + std::ssize(rows));
+    std::vector<int32_t> choices(rows.size());
+    int32_t choice = 0;
+    for (const Batch& step : chain) {
+      StepBatch fresh = StepBatch::make(device, kSizes).value();
+      EXPECT_EQ(contents(step, rows), contents(fresh.fill(Phase::kDecode, rows, positions), rows));
+      EXPECT_EQ(step.logits_count, std::ssize(rows));
+      int64_t end = 0;
+      for (size_t s = 0; s < rows.size(); ++s) {
+        end += std::ssize(rows[s].tokens);
+        positions[s] += std::ssize(rows[s].tokens);
+        choices[s] = -1 - choice++;
+        rows[s].hidden_row = end - 1;
+      }
+      for (size_t s = 0; s < rows.size(); ++s) rows[s].tokens = std::span(choices).subspan(s, 1);
+    }
   }
 }
 
