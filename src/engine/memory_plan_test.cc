@@ -190,7 +190,8 @@ TEST(RunnerMemory, IsWhatARunnerTakes) {
   }
 }
 
-// One, two and three guesses of the MTP layer, of one sequence, of two and of three.
+// One, two and three guesses of the MTP layer, of one sequence behind one to four rows, of two
+// sequences and of three.
 TEST(RunnerMemory, CountsRecordedChains) {
   const Backend backend = make_backend({.device = "cpu", .threads = 1}).value();
   const CountingDevice device(backend.device);
@@ -202,9 +203,9 @@ TEST(RunnerMemory, CountsRecordedChains) {
   };
   EXPECT_EQ(recorded(), 7);
   model.weights.mtp.emplace();
-  EXPECT_EQ(recorded(), 7 + 1000 * 3 * (1 + 2 + 3));
+  EXPECT_EQ(recorded(), 7 + 1000 * (4 + 2) * (1 + 2 + 3));
   options.max_sequences = 100;
-  EXPECT_EQ(recorded(), 7 + 1000 * kMostChained * (1 + 2 + 3));
+  EXPECT_EQ(recorded(), 7 + 1000 * (4 + kMostChained - 1) * (1 + 2 + 3));
   options.decode_rows = 1;
   EXPECT_EQ(recorded(), 7);
 }

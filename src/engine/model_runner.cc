@@ -19,7 +19,7 @@ struct Sizes {
   OpsLimits limits;
   StepBatch::Sizes batch() const {
     return {.rows = rows,
-            .sequences = sequences,
+            .sequences = sequences + 1,  // one may stand in a step of the MTP layer twice
             .logits_rows = logits_rows,
             .pages = pages,
             .steps = kMaxDecodeRows - 1};
@@ -40,12 +40,13 @@ struct Sizes {
   }
 };
 
-// Of the MTP layer in recordings of whole chains, of every length there may be.
+// Of the MTP layer in recordings of chains: of every length for every number of sequences, for one
+// of them with every number of rows it may have committed.
 int64_t chained_passes(const Qwen35Model& model, const RunnerOptions& options) {
+  if (!model.weights.mtp) return 0;
   const int64_t guesses = options.decode_rows - 1;
-  return model.weights.mtp
-             ? std::min(options.max_sequences, kMostChained) * (guesses * (guesses + 1) / 2)
-             : 0;
+  const int64_t firsts = options.decode_rows + std::min(options.max_sequences, kMostChained) - 1;
+  return firsts * (guesses * (guesses + 1) / 2);
 }
 
 }  // namespace
@@ -90,8 +91,8 @@ Status ModelRunner::allocate() {
   TRY(ops_.reserve(sizes.limits));
 
   TRY_ASSIGN(batch_, StepBatch::make(device_, sizes.batch()));
-  mtp_rows_.reserve(static_cast<size_t>(sequences));
-  mtp_positions_.reserve(static_cast<size_t>(sequences));
+  mtp_rows_.reserve(static_cast<size_t>(sequences) + 1);
+  mtp_positions_.reserve(static_cast<size_t>(sequences) + 1);
   mtp_choices_.resize(static_cast<size_t>(sequences));
   return {};
 }
@@ -233,25 +234,36 @@ void ModelRunner::follow_mtp(std::span<const MtpRows> rows) {
            [this, &batch] { pewter::fill_mtp(ops_, model_, batch, pool_, act_); });
 }
 
-void ModelRunner::draft_mtp(std::span<const MtpRows> rows, int64_t guesses,
+void ModelRunner::draft_mtp(std::span<const MtpRows> rows, const Guesses& guesses,
                             GreedyChooser& chooser) {
+  const int64_t sequences = guesses.sequences;
   CHECK(!has_earlier(rows), "rows that waited are followed, not drafted from");
-  CHECK(guesses == 1 || std::ssize(rows) <= kMostChained, rows.size(), " sequences in a chain");
-  set_mtp_rows(rows, LogitsWanted::kLast);
+  CHECK(guesses.each == 1 || sequences <= kMostChained, sequences, " sequences in a chain");
+  set_mtp_rows(rows, LogitsWanted::kNone);
+  for (int64_t i = 0; i < sequences; ++i) {
+    SequenceRows& row = mtp_rows_[static_cast<size_t>(i)];
+    CHECK(row.tokens.size() == 1, row.tokens.size(), " rows to draft from");
+    row.logits = LogitsWanted::kLast;
+  }
   const std::span<const Batch> chain =
-      batch_.fill_chain(Phase::kDecode, mtp_rows_, mtp_positions_, guesses);
+      batch_.fill_chain(Phase::kDecode, mtp_rows_, mtp_positions_,
+                        {.steps = guesses.each - 1, .sequences = sequences});
+  drafting_ = chain.front();
+  drafting_.rows = drafting_.sequences = sequences;
   record_with(chooser);
   const auto steps = [&] {
     int64_t choices = 0;
     for (const Batch& batch : chain) {
-      run_draft(batch, chooser);
-      chooser.choose(act_.logits, std::exchange(choices, choices + batch.sequences));
+      run_draft(batch, choices == 0 ? drafting_ : batch, chooser);
+      chooser.choose(act_.logits, std::exchange(choices, choices + sequences));
     }
   };
   // By reference: without allocating.
-  run_step(StepKind::kDraft, chain.front(), guesses, std::cref(steps));
-  narrow_to_draft(chain.back());
-  for (int64_t& position : mtp_positions_) position += guesses - 1;
+  run_step(StepKind::kDraft, chain.front(), guesses.each, std::cref(steps));
+  narrow_to_draft(drafting_);
+  mtp_rows_.resize(static_cast<size_t>(sequences));
+  mtp_positions_.resize(static_cast<size_t>(sequences));
+  for (int64_t& position : mtp_positions_) position += guesses.each - 1;
 }
 
 // The choice, for which every such step has another place, is no part of what is recorded.
@@ -271,7 +283,7 @@ void ModelRunner::draft_mtp_on(int64_t sequences, int64_t choices, GreedyChooser
   const Batch& batch = batch_.fill(Phase::kDecode, mtp_rows_, mtp_positions_);
   narrow_to_draft(batch);
   record_with(chooser);
-  const auto step = [&] { run_draft(batch, chooser); };
+  const auto step = [&] { run_draft(batch, batch, chooser); };
   run_step(StepKind::kDraftOn, batch, 1, std::cref(step));
   chooser.choose(act_.logits, choices);
 }
@@ -289,9 +301,10 @@ void ModelRunner::narrow_to_draft(const Batch& batch) {
   act_.logits = {act_.logits.data(), DType::kF32, {batch.logits_count, head.n}};
 }
 
-void ModelRunner::run_draft(const Batch& batch, const GreedyChooser& chooser) {
+void ModelRunner::run_draft(const Batch& batch, const Batch& drafting,
+                            const GreedyChooser& chooser) {
   narrow_to_draft(batch);
-  forward_mtp(ops_, model_, batch, pool_, act_, chooser.chosen());
+  forward_mtp(ops_, model_, batch, pool_, act_, chooser.chosen(), &drafting);
 }
 
 void ModelRunner::accept(SequenceState& sequence, int64_t n) {

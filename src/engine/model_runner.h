@@ -89,12 +89,16 @@ class ModelRunner {
   void fill_mtp(const MtpRows& rows);
   // The same for what decode steps have committed, each sequence at most once.
   void follow_mtp(std::span<const MtpRows> rows);
-  // A chain of steps that are recorded as one. The first is of these rows, one a sequence, each
-  // sequence at most once, and chooses its first guess; every further one starts a position on
-  // from the layer's own hidden and what was chosen, which nobody waits for. Guess number n of
-  // sequence i, from 0, is the chooser's choice n * sequences + i. More than one guess for at most
-  // kMostChained sequences.
-  void draft_mtp(std::span<const MtpRows> rows, int64_t guesses, GreedyChooser& chooser);
+  // A chain of steps that are recorded as one. The first is of these rows. From the first
+  // `sequences`, one row each, it chooses a first guess; others, of which it makes keys and values
+  // alone, may be what one of these sequences has committed before. Every further step starts a
+  // position on from the layer's own hidden and what was chosen, which nobody waits for. Guess
+  // number n of sequence i, from 0, is the chooser's choice n * sequences + i. More than one guess
+  // for at most kMostChained sequences.
+  struct Guesses {
+    int64_t sequences = 1, each = 1;
+  };
+  void draft_mtp(std::span<const MtpRows> rows, const Guesses& guesses, GreedyChooser& chooser);
   // Right behind them a step more of the first `sequences`, whose choices are number `choices` and
   // on.
   void draft_mtp_on(int64_t sequences, int64_t choices, GreedyChooser& chooser);
@@ -138,7 +142,7 @@ class ModelRunner {
   void gather_hidden(std::span<const MtpRows> rows);
   // The tensors of a step that drafts, and the step.
   void narrow_to_draft(const Batch& batch);
-  void run_draft(const Batch& batch, const GreedyChooser& chooser);
+  void run_draft(const Batch& batch, const Batch& drafting, const GreedyChooser& chooser);
   // Recordings have the addresses of one chooser.
   void record_with(const GreedyChooser& chooser);
   enum class StepKind : uint8_t { kTarget, kDraft, kDraftOn, kFollow, kFollowGathered };
@@ -158,6 +162,7 @@ class ModelRunner {
   ActivationStore store_;
   Activations act_;  // store_'s tensors cut to the current step
   StepBatch batch_;
+  Batch drafting_;  // of a chain's first step the rows that are drafted from
   std::vector<SequenceRows> mtp_rows_;
   std::vector<int64_t> mtp_positions_;
   std::vector<int32_t> mtp_choices_;  // tokens that stand for choices

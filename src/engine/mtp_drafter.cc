@@ -22,7 +22,7 @@ Result<std::unique_ptr<Drafter>> MtpDrafter::make(ModelRunner& runner, Device& d
                                         .width = runner.model().config.hidden_size,
                                         .dtype = ops.activation_dtype()}));
   const auto sequences = static_cast<size_t>(options.max_sequences);
-  drafter->rows_.reserve(sequences);
+  drafter->rows_.reserve(sequences + 1);
   drafter->drafting_.reserve(sequences);
   return std::unique_ptr<Drafter>(std::move(drafter));
 }
@@ -80,10 +80,17 @@ void MtpDrafter::follow_all() {
   rows_.clear();
 }
 
+// One sequence alone is read as it is drafted for, unless something of it waits. For more of them
+// there would be too many kinds of steps to record.
+bool MtpDrafter::reads_at_once(const DraftSequence& sequence) const {
+  return drafting_.size() == 1 && sequence.most > 0 && waiting_->count(sequence.state->slot) == 0;
+}
+
 // Before drafting, which overwrites the target's hidden.
 void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
   rows_.clear();
   for (const DraftSequence& sequence : sequences) {
+    if (reads_at_once(sequence)) continue;
     if (sequence.most > 0) {
       const MtpRows rows = unread_rows(sequence, 1);
       if (!rows.tokens.empty()) follow(rows);
@@ -102,14 +109,14 @@ void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
 // from there on, and then waited for once. Who gets most guesses stands first, so that those who go
 // on are the first rows of the step before.
 void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
-  keep_up(sequences);
   drafting_.clear();
   for (const DraftSequence& sequence : sequences)
     if (sequence.most > 0) drafting_.push_back(&sequence);
-  if (drafting_.empty()) return;
   std::ranges::sort(drafting_, [](const DraftSequence* a, const DraftSequence* b) {
     return a->most != b->most ? a->most > b->most : a < b;
   });
+  keep_up(sequences);
+  if (drafting_.empty()) return;
   rows_.clear();
   for (const DraftSequence* sequence : drafting_) {
     const MtpRows rows = committed_rows(*sequence);
@@ -119,9 +126,11 @@ void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
                      .position = rows.position + before,
                      .hidden_row = rows.hidden_row + before});
   }
+  if (const DraftSequence& first = *drafting_[0]; reads_at_once(first) && first.rows > 1)
+    rows_.push_back(unread_rows(first, 1));
   const int64_t count = std::ssize(drafting_);
   const int64_t together = count <= kMostChained ? drafting_.back()->most : 1;
-  runner_.draft_mtp(rows_, together, *chooser_);
+  runner_.draft_mtp(rows_, {.sequences = count, .each = together}, *chooser_);
   int64_t choices = together * count;
   for (int64_t number = together + 1; guessing(number) > 0; ++number) {
     runner_.draft_mtp_on(guessing(number), choices, *chooser_);

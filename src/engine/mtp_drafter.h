@@ -26,6 +26,8 @@ class MtpDrafter final : public Drafter {
   // What the step before committed of a sequence.
   static MtpRows committed_rows(const DraftSequence& sequence);
   MtpRows unread_rows(const DraftSequence& sequence, int64_t spared) const;
+  // Whether its committed rows but the last are part of the first step that drafts.
+  bool reads_at_once(const DraftSequence& sequence) const;
   // Keys and values alone, of committed rows that nothing is drafted from; of sequences that are
   // not drafted for, once many wait.
   void keep_up(std::span<const DraftSequence> sequences);

@@ -59,10 +59,12 @@ void StepBatch::upload(int64_t begin, int64_t end) {
 }
 
 std::span<const Batch> StepBatch::fill_chain(Phase phase, std::span<const SequenceRows> rows,
-                                             std::span<const int64_t> positions, int64_t steps) {
+                                             std::span<const int64_t> positions,
+                                             const Further& further) {
   const auto sequences = static_cast<int64_t>(rows.size());
   CHECK(sequences <= sizes_.sequences, sequences, " sequences in a step");
-  CHECK(steps <= sizes_.steps, "a chain of ", steps, " steps");
+  CHECK(further.steps < sizes_.steps && further.sequences <= sequences, "a chain of ",
+        further.steps, " further steps of ", further.sequences, " sequences");
   int64_t all_rows = 0;
   for (const SequenceRows& plan : rows) all_rows += std::ssize(plan.tokens);
   CHECK(all_rows <= sizes_.rows, all_rows, " rows in a step");
@@ -74,12 +76,12 @@ std::span<const Batch> StepBatch::fill_chain(Phase phase, std::span<const Sequen
     const SequenceRows& plan = rows[static_cast<size_t>(s)];
     const int64_t begin =
         positions.empty() ? plan.sequence->length : positions[static_cast<size_t>(s)];
-    row = write(plan, s, row, begin, steps - 1);
+    row = write(plan, s, row, begin, s < further.sequences ? further.steps : 0);
   }
-  while (std::ssize(chain_) < steps) {
+  for (int64_t i = 0; i < further.steps; ++i) {
     const Batch& before = chain_.back();
-    chain_.push_back(lay_out(phase, sequences, sequences));
-    write_behind(before, (std::ssize(chain_) - 2) * sequences, chain_.back());
+    chain_.push_back(lay_out(phase, further.sequences, further.sequences));
+    write_behind(before, i * further.sequences, chain_.back());
   }
   upload_arrays();
   return chain_;

@@ -48,13 +48,17 @@ class StepBatch {
   // length. The result is valid until the next call.
   const Batch& fill(Phase phase, std::span<const SequenceRows> rows,
                     std::span<const int64_t> positions = {}) {
-    return fill_chain(phase, rows, positions, 1).front();
+    return fill_chain(phase, rows, positions, {}).front();
   }
-  // Such a step of the MTP layer and those that go on from it, `steps` in all. A further one has a
-  // row of each sequence: behind the last one it had in the step before, from whose hidden it
-  // starts, its token what was chosen there. Every step chooses once for each sequence.
+  struct Further {
+    int64_t steps = 0;
+    int64_t sequences = 0;  // of the first step, its first
+  };
+  // Such a step of the MTP layer and further ones behind it. One of these has a row of each of its
+  // sequences: behind the last one it had in the step before, from whose hidden it starts, its
+  // token what was chosen there. Every step chooses once for each of them.
   std::span<const Batch> fill_chain(Phase phase, std::span<const SequenceRows> rows,
-                                    std::span<const int64_t> positions, int64_t steps);
+                                    std::span<const int64_t> positions, const Further& further);
   // The same step, but that the logits of its rows [begin, end) are wanted.
   const Batch& want_logits(int64_t begin, int64_t end);
 

@@ -136,8 +136,11 @@ TEST(StepBatch, FillsChains) {
     }
     if (rows.empty()) continue;
     const auto steps = static_cast<int64_t>(1 + rng.below(4));
+    const auto going_on = 1 + rng.below(rows.size());
     device.copies.clear();
-    const std::span<const Batch> chain = batch.fill_chain(Phase::kDecode, rows, positions, steps);
+    const std::span<const Batch> chain =
+        batch.fill_chain(Phase::kDecode, rows, positions,
+                         {.steps = steps - 1, .sequences = static_cast<int64_t>(going_on)});
     ASSERT_EQ(std::ssize(chain), steps);
     // Of the arrays one; of those sequences' pages, where others stood before.
     EXPECT_LE(std::ssize(device.copies), 1 + std::ssize(rows));
@@ -146,15 +149,18 @@ TEST(StepBatch, FillsChains) {
     for (const Batch& step : chain) {
       StepBatch fresh = StepBatch::make(device, kSizes).value();
       EXPECT_EQ(contents(step, rows), contents(fresh.fill(Phase::kDecode, rows, positions), rows));
-      EXPECT_EQ(step.logits_count, std::ssize(rows));
       int64_t end = 0;
       for (size_t s = 0; s < rows.size(); ++s) {
         end += std::ssize(rows[s].tokens);
         positions[s] += std::ssize(rows[s].tokens);
-        choices[s] = -1 - choice++;
         rows[s].hidden_row = end - 1;
       }
-      for (size_t s = 0; s < rows.size(); ++s) rows[s].tokens = std::span(choices).subspan(s, 1);
+      rows.resize(going_on);
+      positions.resize(going_on);
+      for (size_t s = 0; s < going_on; ++s) {
+        choices[s] = -1 - choice++;
+        rows[s].tokens = std::span(choices).subspan(s, 1);
+      }
     }
   }
 }

@@ -82,13 +82,6 @@ class DraftChain : public test::RigTest {
 
   // The same, from a first guess on with a step and a wait for each further one.
   Guesses draft_step_by_step(const Depths& most) {
-    ModelRunner& runner = *rig_->runner;
-    GreedyChooser chooser = GreedyChooser::make(*rig_->backend.device, *rig_->backend.ops,
-                                                {.rows = kSequences,
-                                                 .choices = kSequences,
-                                                 .vocab_limit = runner.model().config.vocab_size,
-                                                 .ids = runner.model().weights.drafted_ids()})
-                                .value();
     Depths first{}, row{};  // of the last step
     int64_t drafting = 0;
     for (size_t i = 0; i < kSequences; ++i) {
@@ -97,23 +90,102 @@ class DraftChain : public test::RigTest {
       drafting += first[i];
     }
     Guesses guesses = draft(first);
-    for (int64_t number = 2;; ++number) {
+    guess_step_by_step(2, most, row, guesses);
+    return guesses;
+  }
+  // Guesses of this number, from 1, and on. row: where the hidden before it is.
+  void guess_step_by_step(int64_t number, const Depths& most, Depths row, Guesses& guesses) {
+    ModelRunner& runner = *rig_->runner;
+    GreedyChooser chooser = GreedyChooser::make(*rig_->backend.device, *rig_->backend.ops,
+                                                {.rows = kSequences,
+                                                 .choices = kSequences,
+                                                 .vocab_limit = runner.model().config.vocab_size,
+                                                 .ids = runner.model().weights.drafted_ids()})
+                                .value();
+    for (;; ++number) {
       std::vector<MtpRows> rows;
       std::vector<size_t> whose;
       for (size_t i = 0; i < kSequences; ++i) {
         if (most[i] < number) continue;
         rows.push_back({.sequence = &states_[i],
-                        .tokens = std::span(guesses[i]).last(1),
+                        .tokens = std::span(number == 1 ? text_[i] : guesses[i]).last(1),
                         .position = states_[i].length + number - 2,
                         .hidden_row = row[i]});
         row[i] = std::ssize(whose);
         whose.push_back(i);
       }
-      if (rows.empty()) return guesses;
-      runner.draft_mtp(rows, 1, chooser);
+      if (rows.empty()) return;
+      runner.draft_mtp(rows, {.sequences = std::ssize(rows)}, chooser);
       const std::span<const int32_t> chosen = chooser.tokens(std::ssize(rows));
       for (size_t i = 0; i < whose.size(); ++i) guesses[whose[i]].push_back(chosen[i]);
     }
+  }
+
+  // Guesses behind two steps of kRows rows, of which `accepted` count, and the last one's logits.
+  static constexpr int64_t kRows = 4;
+  std::pair<Guesses, test::Rows> draft_behind(int64_t accepted, const Depths& most, uint64_t seed,
+                                              bool step_by_step) {
+    Guesses all(kSequences);
+    for (size_t i = 0; i < kSequences; ++i) {
+      text_[i] = tokens(21, seed + 10 * i);
+      states_[i] = rig_->open(64);
+      EXPECT_TRUE(drafter_->begin(states_[i], 64));
+      rig_->prefill(states_[i], std::span(text_[i]).first(20));
+      drafter_->read(states_[i], std::span(text_[i]).first(20), 0);
+      const DraftSequence first{.state = &states_[i],
+                                .tokens = text_[i],
+                                .first_row = 19,
+                                .rows = 1,
+                                .most = 1,
+                                .drafts = &all[i]};
+      drafter_->draft(std::span(&first, 1));
+    }
+    for (int step = 0; step < 2; ++step) {
+      std::vector<SequenceRows> rows;
+      for (size_t i = 0; i < kSequences; ++i) {
+        const std::vector<int32_t> more = tokens(kRows, seed + 10 * i + 1);
+        text_[i].insert(text_[i].end(), more.begin(), more.end());
+        rows.push_back(
+            {.sequence = &states_[i], .tokens = std::span(text_[i]).last(kRows + 1).first(kRows)});
+      }
+      rig_->runner->decode(rows);
+      std::vector<DraftSequence> sequences;
+      Depths hidden_row{};
+      Guesses guesses(kSequences);
+      for (size_t i = 0; i < kSequences; ++i) {
+        rig_->runner->accept(states_[i], accepted);
+        text_[i].resize(static_cast<size_t>(states_[i].length) + 1);
+        hidden_row[i] = static_cast<int64_t>(i) * kRows + accepted - 1;
+        sequences.push_back({.state = &states_[i],
+                             .tokens = text_[i],
+                             .first_row = static_cast<int64_t>(i) * kRows,
+                             .rows = accepted,
+                             .most = most[i],
+                             .drafts = &guesses[i]});
+      }
+      if (step_by_step) {
+        follow(sequences);
+        guess_step_by_step(1, most, hidden_row, guesses);
+      } else {
+        device_->take_events();
+        drafter_->draft(sequences);
+      }
+      for (size_t i = 0; i < kSequences; ++i)
+        all[i].insert(all[i].end(), guesses[i].begin(), guesses[i].end());
+    }
+    end();
+    return {all, rig_->logits()};
+  }
+  void follow(std::span<const DraftSequence> sequences) {
+    std::vector<MtpRows> rows;
+    for (const DraftSequence& sequence : sequences)
+      if (sequence.most > 0 && sequence.rows > 1)
+        rows.push_back({.sequence = sequence.state,
+                        .tokens = sequence.tokens.last(static_cast<size_t>(sequence.rows))
+                                      .first(static_cast<size_t>(sequence.rows) - 1),
+                        .position = sequence.state->length - sequence.rows,
+                        .hidden_row = sequence.first_row});
+    if (!rows.empty()) rig_->runner->follow_mtp(rows);
   }
 
   std::unique_ptr<TestRig> rig_;
@@ -177,6 +249,27 @@ TEST_P(DraftChain, GuessesWhatStepsGuess) {
   }
 }
 
+// What was committed before the row that is drafted from is read in the same step where one
+// sequence is drafted for, and in a step before where more are.
+TEST_P(DraftChain, ReadsCommittedRows) {
+  const std::vector<Depths> depths = {{0, 1, 0}, {0, 3, 0}, {0, kDeepest, 0}, {2, 2, 2}, {3, 0, 1}};
+  std::vector<std::pair<Guesses, test::Rows>> steps, chains;
+  for (const bool step_by_step : {true, false})
+    for (uint64_t round = 0; round < (GetParam().is_exact() ? 1 : kRounds); ++round)
+      for (const Depths& most : depths)
+        for (int64_t accepted = 1; accepted <= kRows; ++accepted) {
+          (step_by_step ? steps : chains)
+              .push_back(draft_behind(accepted, most, round, step_by_step));
+          if (step_by_step) continue;
+          const bool alone = most[0] == 0, equal = most[0] == most[2];
+          const std::string events = equal ? "sw" : "sssw";
+          EXPECT_EQ(device_->take_events(), (alone || accepted == 1 ? "" : "s") + events);
+          // Behind their keys and values nothing is made of rows that are not drafted from.
+          EXPECT_EQ(rig_->runner->hidden().dim(0), equal && !alone ? 3 : 1);
+        }
+  EXPECT_EQ(chains, steps);
+}
+
 // Choices are part of what is recorded, but not those of another chooser.
 TEST_P(DraftChain, IsRecordedForItsChooser) {
   const auto make_chooser = [&](int64_t limit) {
@@ -190,7 +283,7 @@ TEST_P(DraftChain, IsRecordedForItsChooser) {
     const MtpRows row{.sequence = &states_[0],
                       .tokens = std::span(text_[0]).last(1),
                       .position = states_[0].length - 2};  // the first that is not read yet
-    rig_->runner->draft_mtp(std::span(&row, 1), kDeepest, chooser);
+    rig_->runner->draft_mtp(std::span(&row, 1), {.each = kDeepest}, chooser);
     end();
     const std::span<const int32_t> tokens = chooser.tokens(kDeepest);
     return std::vector<int32_t>(tokens.begin(), tokens.end());
