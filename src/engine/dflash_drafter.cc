@@ -241,7 +241,8 @@ void DflashDrafter::draft_blocks(std::span<const DraftSequence> sequences) {
     chooser_->choose(logits, 0);
   };
   device_.run_step(this, key, std::cref(step));  // by reference: without allocating
-  std::span<const int32_t> chosen = chooser_->tokens(logits.dim(0));
+  chooser_->read(logits.dim(0));
+  std::span<const int32_t> chosen = chooser_->tokens();
   for (const DraftSequence& sequence : sequences) {
     if (sequence.most <= 0) continue;
     for (const int32_t guess : chosen.first(static_cast<size_t>(sequence.most))) {

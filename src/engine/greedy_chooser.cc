@@ -58,9 +58,15 @@ void GreedyChooser::choose(const TensorView& logits, int64_t first) {
                 .top_logprob = take(DType::kF32, {n, kTopLogprobs})});
 }
 
-std::span<const int32_t> GreedyChooser::tokens(int64_t count) {
+void GreedyChooser::read(int64_t count) {
+  reading_ = count;
   const std::span<int32_t> host(tokens_.data(), static_cast<size_t>(count));
-  device_->copy_to_host(std::as_writable_bytes(host), choices_.data());
+  copy_ = device_->begin_copy_to_host(std::as_writable_bytes(host), choices_.data());
+}
+
+std::span<const int32_t> GreedyChooser::tokens() {
+  const std::span<int32_t> host(tokens_.data(), static_cast<size_t>(reading_));
+  device_->finish(copy_);
   if (!ids_.empty())
     for (int32_t& token : host)
       if (token >= 0) token = ids_[static_cast<size_t>(token)];

@@ -23,9 +23,12 @@ class GreedyChooser {
   void choose(const TensorView& logits, int64_t first);
   // Where they are for ops enqueued behind them.
   const ChosenTokens& chosen() const { return chosen_; }
-  // Waits for the first `count` choices: their tokens, -1 where logits are not finite. Valid until
-  // the next call.
-  std::span<const int32_t> tokens(int64_t count);
+  // Enqueues the reading of the first `count` choices.
+  void read(int64_t count);
+  // Waits for them: their tokens, -1 where logits are not finite. Valid until the next read().
+  std::span<const int32_t> tokens();
+  // What ops take such a choice for.
+  int32_t token_for_none() const { return ids_.empty() ? 0 : ids_[0]; }
   // Of this chooser alone, for those who keep its addresses.
   uint64_t id() const { return id_; }
 
@@ -37,6 +40,8 @@ class GreedyChooser {
   uint64_t id_ = 0;
   int64_t vocab_limit_ = 0, rows_ = 0;
   std::vector<int32_t> ids_, tokens_;
+  int64_t reading_ = 0;
+  HostCopy copy_;
   // On the device: [rows] parameters, [rows + 1] zeros for where edits begin, one edit that no row
   // has; choices and ids; what the op says of a row besides.
   Buffer parameters_, edit_begin_, no_edits_, choices_, ids_there_, besides_;

@@ -76,9 +76,9 @@ class ModelRunner {
   // asked for, at most most_logits() of them.
   void chunk_logits(int64_t begin, int64_t end);
   int64_t most_logits() const { return store_.all.logits.dim(0); }
-  // Where decode steps find tokens that stand for choices: -1 - i is choices[i]. Before the first
-  // of them.
-  void set_choices(const TensorView& choices) { chosen_.choices = choices; }
+  // Where decode steps find tokens that stand for choices: -1 - i is choice i. Before the first of
+  // them.
+  void set_choices(const ChosenTokens& choices) { chosen_ = choices; }
   // A decode step, each sequence at most once. Nothing is committed until accept().
   void decode(std::span<const SequenceRows> rows);
   // Commits the first n rows of the sequence's last decode step and rejects the others; a step that

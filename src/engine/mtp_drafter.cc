@@ -106,9 +106,9 @@ void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
 // First keys and values of the committed rows; then the last one of every sequence, with the hidden
 // of the target, gives its first guess, and, as long as guesses are wanted, one row each with the
 // layer's own. All of it is enqueued, as one recorded step as far as all want guesses and one each
-// from there on, and then waited for once. Who gets most guesses stands first, so that those who go
-// on are the first rows of the step before.
-void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
+// from there on. Who gets most guesses stands first, so that those who go on are the first rows of
+// the step before.
+bool MtpDrafter::start(std::span<const DraftSequence> sequences) {
   drafting_.clear();
   for (const DraftSequence& sequence : sequences)
     if (sequence.most > 0) drafting_.push_back(&sequence);
@@ -116,7 +116,7 @@ void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
     return a->most != b->most ? a->most > b->most : a < b;
   });
   keep_up(sequences);
-  if (drafting_.empty()) return;
+  if (drafting_.empty()) return false;
   rows_.clear();
   for (const DraftSequence* sequence : drafting_) {
     const MtpRows rows = committed_rows(*sequence);
@@ -136,7 +136,9 @@ void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
     runner_.draft_mtp_on(guessing(number), choices, *chooser_);
     choices += guessing(number);
   }
-  hand_out(chooser_->tokens(choices));
+  chooser_->read(choices);
+  hand_out();
+  return true;
 }
 
 int64_t MtpDrafter::guessing(int64_t number) const {
@@ -144,15 +146,31 @@ int64_t MtpDrafter::guessing(int64_t number) const {
   return std::ranges::partition_point(drafting_, wants) - drafting_.begin();
 }
 
-void MtpDrafter::hand_out(std::span<const int32_t> guesses) const {
+void MtpDrafter::hand_out() const {
   for (size_t i = 0; i < drafting_.size(); ++i) {
-    size_t at = i;
+    auto at = static_cast<int64_t>(i);
     for (int64_t number = 1; number <= drafting_[i]->most; ++number) {
-      if (guesses[at] < 0) break;  // not finite: it and what came of it is nothing
-      drafting_[i]->drafts->push_back(guesses[at]);
-      at += static_cast<size_t>(guessing(number));
+      drafting_[i]->drafts->push_back(static_cast<int32_t>(-1 - at));
+      at += guessing(number);
     }
   }
+}
+
+void MtpDrafter::finish(bool all) {
+  if (drafting_.empty()) return;
+  const std::span<const int32_t> guesses = chooser_->tokens();
+  for (const DraftSequence* sequence : drafting_) {
+    std::vector<int32_t>& drafts = *sequence->drafts;
+    for (auto draft = drafts.end() - sequence->most; draft != drafts.end(); ++draft) {
+      *draft = guesses[static_cast<size_t>(-1 - *draft)];
+      if (*draft >= 0) continue;
+      *draft = chooser_->token_for_none();
+      if (all) continue;
+      drafts.erase(draft, drafts.end());  // not finite: it and what came of it is nothing
+      break;
+    }
+  }
+  drafting_.clear();
 }
 
 }  // namespace pewter

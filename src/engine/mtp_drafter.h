@@ -19,7 +19,13 @@ class MtpDrafter final : public Drafter {
 
   Status begin(const SequenceState& state, int64_t positions) override;
   void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) override;
-  void draft(std::span<const DraftSequence> sequences) override;
+  void draft(std::span<const DraftSequence> sequences) override {
+    start(sequences);
+    finish(/*all=*/false);
+  }
+  bool start(std::span<const DraftSequence> sequences) override;
+  void finish(bool all) override;
+  ChosenTokens choices() const override { return chooser_->chosen(); }
 
  private:
   MtpDrafter(ModelRunner& runner, Ops& ops) : runner_(runner), ops_(ops) {}
@@ -37,15 +43,15 @@ class MtpDrafter final : public Drafter {
   void follow_all();
   // Of those drafted for, how many get a guess of this number, from 1.
   int64_t guessing(int64_t number) const;
-  // The guesses of all: every first one, every second one and so on.
-  void hand_out(std::span<const int32_t> guesses) const;
+  // Appends what stands for their guesses: every first one, every second one and so on.
+  void hand_out() const;
 
   ModelRunner& runner_;
   Ops& ops_;
   std::optional<GreedyChooser> chooser_;
   std::optional<WaitingRows> waiting_;
   std::vector<MtpRows> rows_;
-  std::vector<const DraftSequence*> drafting_;  // by falling number of guesses
+  std::vector<const DraftSequence*> drafting_;  // by falling number of guesses, until finish()
 };
 
 }  // namespace pewter

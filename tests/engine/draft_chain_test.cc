@@ -67,6 +67,12 @@ class DraftChain : public test::RigTest {
   }
   Guesses draft(const Depths& most) {
     Guesses guesses(kSequences);
+    const std::vector<DraftSequence> sequences = wanted(most, guesses);
+    device_->take_events();
+    drafter_->draft(sequences);
+    return guesses;
+  }
+  std::vector<DraftSequence> wanted(const Depths& most, Guesses& guesses) {
     std::vector<DraftSequence> sequences;
     for (size_t i = 0; i < kSequences; ++i)
       sequences.push_back({.state = &states_[i],
@@ -75,9 +81,7 @@ class DraftChain : public test::RigTest {
                            .rows = 1,
                            .most = most[i],
                            .drafts = &guesses[i]});
-    device_->take_events();
-    drafter_->draft(sequences);
-    return guesses;
+    return sequences;
   }
 
   // The same, from a first guess on with a step and a wait for each further one.
@@ -116,7 +120,8 @@ class DraftChain : public test::RigTest {
       }
       if (rows.empty()) return;
       runner.draft_mtp(rows, {.sequences = std::ssize(rows)}, chooser);
-      const std::span<const int32_t> chosen = chooser.tokens(std::ssize(rows));
+      chooser.read(std::ssize(rows));
+      const std::span<const int32_t> chosen = chooser.tokens();
       for (size_t i = 0; i < whose.size(); ++i) guesses[whose[i]].push_back(chosen[i]);
     }
   }
@@ -285,7 +290,8 @@ TEST_P(DraftChain, IsRecordedForItsChooser) {
                       .position = states_[0].length - 2};  // the first that is not read yet
     rig_->runner->draft_mtp(std::span(&row, 1), {.each = kDeepest}, chooser);
     end();
-    const std::span<const int32_t> tokens = chooser.tokens(kDeepest);
+    chooser.read(kDeepest);
+    const std::span<const int32_t> tokens = chooser.tokens();
     return std::vector<int32_t>(tokens.begin(), tokens.end());
   };
   std::vector<std::vector<int32_t>> want, got;
@@ -316,6 +322,38 @@ TEST_P(DraftChain, NothingIsGuessedFromWhatIsNotFinite) {
       EXPECT_EQ(draft(most), want);
       end();
     }
+  }
+}
+
+// Meanwhile guesses are numbers of choices. A step that takes them as such runs the first token of
+// the drafts' for what is not finite, so that is what it verifies.
+TEST_P(DraftChain, StandsForGuessesUntilTheyAreHeard) {
+  const int64_t vocabulary = GetParam().config.vocab_size;
+  std::vector<int32_t> ids;
+  for (int64_t id = 0; id < vocabulary; ++id)
+    ids.push_back(static_cast<int32_t>((id + 5) % vocabulary));
+  make(ids);
+  begin();
+  const Guesses want = draft({3, 3, 3});
+  end();
+  for (const bool all : {false, true}) {
+    begin();
+    const TensorView hidden = rig_->runner->hidden_rows(1, 1);
+    const std::vector<std::byte> nan(static_cast<size_t>(hidden.bytes()), std::byte{0xFF});
+    device_->copy_to_device(hidden.data(), nan);
+    Guesses guesses(kSequences, {8});  // behind a token that was chosen
+    const std::vector<DraftSequence> sequences = wanted({3, 3, 3}, guesses);
+    ASSERT_TRUE(drafter_->start(sequences));
+    EXPECT_EQ(guesses, (Guesses{{8, -1, -4, -7}, {8, -2, -5, -8}, {8, -3, -6, -9}}));
+    drafter_->finish(all);
+    for (size_t i = 0; i < kSequences; ++i) {
+      std::vector<int32_t> heard = {8};
+      heard.insert(heard.end(), want[i].begin(), want[i].end());
+      if (i == 1) heard.resize(1);
+      if (i == 1 && all) heard.insert(heard.end(), 3, ids[0]);
+      EXPECT_EQ(guesses[i], heard) << i;
+    }
+    end();
   }
 }
 
