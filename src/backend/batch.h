@@ -13,10 +13,15 @@ enum class Phase : uint8_t { kPrefill, kDecode };
 // tape.
 inline constexpr int64_t kMaxDecodeRows = 16;
 
+// Positions up to which a backend may have other kernels for decoding one sequence.
+inline constexpr int64_t kShortContext = 8192;
+
 struct Batch {
   Phase phase = Phase::kDecode;
   int64_t rows = 0, sequences = 0, logits_count = 0;
   int64_t page_table_stride = 0;  // entries a sequence has in page_table
+  // No sequence has more positions, these rows included: kShortContext, or 0 where that is not so.
+  int64_t most_positions = 0;
 
   // [rows]; -1 - i: the token of choice i (EmbedArgs::chosen), which the host need not know yet.
   const int32_t* tokens = nullptr;

@@ -165,14 +165,16 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
 
 void ModelRunner::run_step(StepKind kind, const Batch& batch, int64_t steps,
                            const std::function<void()>& step) {
-  // What a step enqueues depends on its counts alone; what else it needs it reads from the batch.
+  // What a step enqueues depends on its counts, and on whether its contexts are short; what else it
+  // needs it reads from the batch.
   uint64_t key = static_cast<uint64_t>(kind);
   const auto append = [&key](int64_t value, int bits) {
     CHECK(value >> bits == 0, value, " in the key of a step");
     key = key << bits | static_cast<uint64_t>(value);
   };
+  append(batch.most_positions > 0 ? 1 : 0, 1);
   append(steps, 5);
-  append(batch.rows, 20);
+  append(batch.rows, 19);
   append(batch.sequences, 18);
   append(batch.logits_count, 18);
   if (replay_)

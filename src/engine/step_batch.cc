@@ -36,6 +36,7 @@ Batch StepBatch::lay_out(Phase phase, int64_t rows, int64_t sequences) {
   batch.slot = take(sequences);
   batch.page_table = base;
   batch.page_table_stride = sizes_.pages;
+  batch.most_positions = kShortContext;  // unless a sequence has more
   return batch;
 }
 
@@ -95,6 +96,7 @@ int64_t StepBatch::write(const SequenceRows& plan, int64_t index, int64_t row, i
   CHECK(count > 0, "a sequence without rows");
   CHECK(pages_for(begin + count + further) <= std::ssize(sequence.pages), "sequence of ", begin,
         " + ", count + further, " positions in ", sequence.pages.size(), " pages");
+  if (begin + count + further > kShortContext) batch.most_positions = 0;  // for all steps at once
   host(batch.row_begin)[index] = static_cast<int32_t>(row);
   host(batch.row_begin)[index + 1] = static_cast<int32_t>(row + count);
   host(batch.position_delta)[index] = sequence.position_delta;
@@ -123,6 +125,7 @@ int64_t StepBatch::write(const SequenceRows& plan, int64_t index, int64_t row, i
 
 void StepBatch::write_behind(const Batch& before, int64_t first_choice, Batch& batch) {
   batch.logits_count = batch.sequences;
+  batch.most_positions = before.most_positions;
   host(batch.row_begin)[0] = 0;
   for (int64_t s = 0; s < batch.sequences; ++s) {
     const int32_t begin = host(before.row_begin)[s], end = host(before.row_begin)[s + 1];

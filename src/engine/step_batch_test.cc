@@ -165,5 +165,22 @@ TEST(StepBatch, FillsChains) {
   }
 }
 
+// A chain is recorded with one kind of kernels for contexts, whichever of its steps has the
+// longest.
+TEST(StepBatch, AChainIsShortWhenAllOfItIs) {
+  HostDevice device;
+  StepBatch batch = StepBatch::make(device, kSizes).value();
+  SequenceState state = sequence(1, 600, 0);
+  const std::vector<int32_t> tokens = {7, 8};
+  const SequenceRows rows{.sequence = &state, .tokens = tokens};
+  for (const int64_t more : {0, 1}) {
+    const int64_t position = kShortContext - 4 + more;
+    for (const Batch& step :
+         batch.fill_chain(Phase::kDecode, std::span(&rows, 1), std::span(&position, 1),
+                          {.steps = 2, .sequences = 1}))
+      EXPECT_EQ(step.most_positions, more == 0 ? kShortContext : 0);
+  }
+}
+
 }  // namespace
 }  // namespace pewter

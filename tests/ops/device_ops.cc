@@ -249,6 +249,46 @@ void DeviceOps::attention(const AttentionArgs& args) {
   call.run("attention", [&] { backend_.ops->attention(there); });
 }
 
+void DeviceOps::attention_net(const AttentionNetArgs& args) {
+  Call call(*this);
+  const Batch batch = call.batch(args.prepare.batch);
+  const AttentionPrepareArgs& given = args.prepare;
+  const AttentionPrepareArgs prepare{.batch = batch,
+                                     .in = call.out(args.in.out),
+                                     .q_norm = call.in(given.q_norm),
+                                     .k_norm = call.in(given.k_norm),
+                                     .epsilon = given.epsilon,
+                                     .query_heads = given.query_heads,
+                                     .kv_heads = given.kv_heads,
+                                     .head_dim = given.head_dim,
+                                     .rotary_dim = given.rotary_dim,
+                                     .inverse_frequency = call.in(given.inverse_frequency),
+                                     .axis = call.in(given.axis, given.rotary_dim / 2),
+                                     .kv = call.cache(given.kv, given.batch, true),
+                                     .q = call.out(given.q)};
+  const AttentionArgs attention{.batch = batch,
+                                .q = prepare.q,
+                                .in = prepare.in,
+                                .query_heads = given.query_heads,
+                                .kv_heads = given.kv_heads,
+                                .head_dim = given.head_dim,
+                                .kv = prepare.kv,
+                                .out = call.out(args.attention.out),
+                                .window = args.attention.window};
+  const AttentionNetArgs there{.in = {.x = call.in(args.in.x),
+                                      .norm = call.in(args.in.norm),
+                                      .epsilon = args.in.epsilon,
+                                      .w = args.in.w,
+                                      .out = prepare.in},
+                               .prepare = prepare,
+                               .attention = attention,
+                               .out = {.x = attention.out,
+                                       .w = args.out.w,
+                                       .partial = call.out(args.out.partial),
+                                       .residual = call.in_out(args.out.residual)}};
+  call.run("attention_net", [&] { backend_.ops->attention_net(there); });
+}
+
 void DeviceOps::route(const RouteArgs& args) {
   Call call(*this);
   const RouteArgs there = call.routing(args);

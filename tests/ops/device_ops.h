@@ -33,6 +33,7 @@ class DeviceOps final : public Ops {
   void delta_net(const DeltaNetArgs&) override;
   void attention_prepare(const AttentionPrepareArgs&) override;
   void attention(const AttentionArgs&) override;
+  void attention_net(const AttentionNetArgs&) override;
   void route(const RouteArgs&) override;
   void experts_up(const ExpertsUpArgs&) override;
   void experts_down_add(const ExpertsDownAddArgs&) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/attention/net.h"
 #include "backend/cuda/common/cuda_check.h"
 #include "backend/cuda/common/rows.h"
 #include "backend/cuda/delta/net.h"
@@ -77,8 +78,10 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.partials,
              cuda::kWideSlices * std::min<int64_t>(rows, cuda::kMostWideRows) * l.widest_input);
   arena.take(scratch_.net_words, cuda::kNetWords);
-  // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head.
-  arena.take(scratch_.arrivals, cuda::kMostNetRows * (l.delta_channels + l.value_heads));
+  // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head;
+  // or queries, their gates, keys and values.
+  arena.take(scratch_.arrivals, std::max(cuda::kMostNetRows * (l.delta_channels + l.value_heads),
+                                         (l.query_heads + l.kv_heads) * l.head_dim));
   arena.take(scratch_.expert_outputs, l.top_k > 0 ? (pairs + rows) * l.widest_input : 0);
   arena.take(
       scratch_.codes,
@@ -284,28 +287,37 @@ void CudaOps::delta_net(const DeltaNetArgs& args) {
   if (args.stages.runs(2)) add_product(args.out, coded);
 }
 
+cuda::NetProducts CudaOps::net_products(const NormLinearArgs& in, const LinearAddArgs& out,
+                                        NextWeights next) const {
+  return {.in = normed_product(in),
+          .out = adding_product(out),
+          .next = prefetch_of({}, next),
+          .words = scratch_.net_words,
+          .arrivals = scratch_.arrivals,
+          .arrival_pairs = to_int(in.out.dim(1) / 2)};
+}
+
 bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
-  cuda::DeltaNet net{.in = normed_product(args.in),
-                     .mix = mix_args(args.mix),
-                     .out = adding_product(args.out),
-                     .next = prefetch_of({}, args.next),
-                     .words = scratch_.net_words,
-                     .arrivals = scratch_.arrivals,
-                     .arrival_pairs = to_int(args.mix.in.dim(1) / 2)};
+  cuda::DeltaNet net{net_products(args.in, args.out, args.next), mix_args(args.mix)};
   if (cuda::is_coded(args.out.w.format)) net.mix.codes = scratch_.codes;
-  const TensorView& x = args.in.x;
-  if (x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
+  if (args.in.x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
+  norm_net(net, args.in);
+  cuda::delta_net(stream(), gpu(), net);
+  return true;
+}
+
+// Leaves the normalising of rows to the kernel, or has it done before.
+void CudaOps::norm_net(cuda::NetProducts& net, const NormLinearArgs& args) {
+  const TensorView& x = args.x;
   if (cuda::can_norm(net, x.stride(0))) {
     net.norm_x = x.data_as<float>();
     net.norm_stride = x.stride(0);
-    net.norm_weight = args.in.norm.data_as<float>();
-    net.epsilon = args.in.epsilon;
-  } else {
-    norm_rows_of(net.in, x, args.in.norm, args.in.epsilon);
-    CHECK(net.in.has_codes || !cuda::has_coded(net.in), "rows of ", net.in.k, " without codes");
+    net.norm_weight = args.norm.data_as<float>();
+    net.epsilon = args.epsilon;
+    return;
   }
-  cuda::delta_net(stream(), gpu(), net);
-  return true;
+  norm_rows_of(net.in, x, args.norm, args.epsilon);
+  CHECK(net.in.has_codes || !cuda::has_coded(net.in), "rows of ", net.in.k, " without codes");
 }
 
 // As much as the cache may be expected to keep until it is read.
@@ -335,44 +347,48 @@ void CudaOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
   cuda::delta_decode(stream(), delta);
 }
 
-void CudaOps::attention_prepare(const AttentionPrepareArgs& args) { prepare(args, {}); }
+cuda::PrepareArgs CudaOps::prepare_args(const AttentionPrepareArgs& args) const {
+  return {.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
+          .batch = batch_of(args.batch),
+          .cache = cache_of(args.kv),
+          .in = bf16(args.in),
+          .in_stride = args.in.stride(0),
+          .q_norm = args.q_norm.data_as<float>(),
+          .k_norm = args.k_norm.data_as<float>(),
+          .epsilon = args.epsilon,
+          .rotary_dim = to_int(args.rotary_dim),
+          .inverse_frequency = args.inverse_frequency.data_as<float>(),
+          .axis = args.axis,
+          .positions = args.batch.positions,
+          .position_delta = args.batch.position_delta,
+          .q = bf16(args.q),
+          .q_stride = args.q.stride(0)};
+}
 
-void CudaOps::prepare(const AttentionPrepareArgs& args, const cuda::Prefetch& next) {
-  cuda::attention_prepare(stream(),
-                          {.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
-                           .batch = batch_of(args.batch),
-                           .cache = cache_of(args.kv),
-                           .in = bf16(args.in),
-                           .in_stride = args.in.stride(0),
-                           .q_norm = args.q_norm.data_as<float>(),
-                           .k_norm = args.k_norm.data_as<float>(),
-                           .epsilon = args.epsilon,
-                           .rotary_dim = to_int(args.rotary_dim),
-                           .inverse_frequency = args.inverse_frequency.data_as<float>(),
-                           .axis = args.axis,
-                           .positions = args.batch.positions,
-                           .position_delta = args.batch.position_delta,
-                           .q = bf16(args.q),
-                           .q_stride = args.q.stride(0),
-                           .next = next});
+void CudaOps::attention_prepare(const AttentionPrepareArgs& args) {
+  cuda::attention_prepare(stream(), prepare_args(args));
 }
 
 void CudaOps::attention(const AttentionArgs& args) { attend(args, nullptr, true); }
 
+cuda::AttendArgs CudaOps::attend_args(const AttentionArgs& args) const {
+  return {.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
+          .batch = batch_of(args.batch),
+          .cache = cache_of(args.kv),
+          .q = bf16(args.q),
+          .q_stride = args.q.stride(0),
+          .in = bf16(args.in),
+          .in_stride = args.in.stride(0),
+          .out = bf16(args.out),
+          .out_stride = args.out.stride(0),
+          .partials = scratch_.attention_partials,
+          .most_rows = most_rows(args.batch),
+          .window = to_int(args.window)};
+}
+
 // True when the rows are coded, as the next product wants them.
 bool CudaOps::attend(const AttentionArgs& args, const LinearAddArgs* next, bool runs) {
-  cuda::AttendArgs attend{.shape = shape_of(args.query_heads, args.kv_heads, args.head_dim),
-                          .batch = batch_of(args.batch),
-                          .cache = cache_of(args.kv),
-                          .q = bf16(args.q),
-                          .q_stride = args.q.stride(0),
-                          .in = bf16(args.in),
-                          .in_stride = args.in.stride(0),
-                          .out = bf16(args.out),
-                          .out_stride = args.out.stride(0),
-                          .partials = scratch_.attention_partials,
-                          .most_rows = most_rows(args.batch),
-                          .window = to_int(args.window)};
+  cuda::AttendArgs attend = attend_args(args);
   if (args.batch.phase != Phase::kDecode || args.window > 0 || !cuda::can_split(attend.shape)) {
     if (runs) cuda::attend_plain(stream(), attend);
     return false;
@@ -383,14 +399,31 @@ bool CudaOps::attend(const AttentionArgs& args, const LinearAddArgs* next, bool 
   return codes;
 }
 
+// In one kernel for one row behind a short context.
 void CudaOps::attention_net(const AttentionNetArgs& args) {
+  const Batch& batch = args.prepare.batch;
+  const bool decodes = batch.phase == Phase::kDecode;
+  if (args.stages.only < 0 && decodes && batch.most_positions > 0 && fused_attention_net(args))
+    return;
   if (args.stages.runs(0)) norm_linear(args.in);
-  if (args.stages.runs(1))
-    prepare(args.prepare, args.prepare.batch.phase == Phase::kDecode
-                              ? prefetch_of({&args.out.w}, args.next)
-                              : cuda::Prefetch{});
+  if (args.stages.runs(1)) {
+    cuda::PrepareArgs prepare = prepare_args(args.prepare);
+    if (decodes) prepare.next = prefetch_of({&args.out.w}, args.next);
+    cuda::attention_prepare(stream(), prepare);
+  }
   const bool coded = attend(args.attention, &args.out, args.stages.runs(2));
   if (args.stages.runs(3)) add_product(args.out, coded);
+}
+
+bool CudaOps::fused_attention_net(const AttentionNetArgs& args) {
+  static_assert(kShortContext == cuda::kMostNetPositions);
+  cuda::AttentionNet net{net_products(args.in, args.out, args.next), prepare_args(args.prepare),
+                         attend_args(args.attention)};
+  if (cuda::is_coded(args.out.w.format)) net.attend.codes = scratch_.codes;
+  if (args.in.x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
+  norm_net(net, args.in);
+  cuda::attention_net(stream(), gpu(), net);
+  return true;
 }
 
 void CudaOps::mlp_up(const MlpUpArgs& args) {

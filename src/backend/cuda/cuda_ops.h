@@ -12,6 +12,7 @@
 #include "backend/cuda/common/rows.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/delta/delta.h"
+#include "backend/cuda/linear/net.h"
 #include "backend/cuda/linear/router.h"
 #include "backend/cuda/linear/stream.h"
 #include "backend/cuda/moe/experts.h"
@@ -85,11 +86,16 @@ class CudaOps final : public Ops {
   cuda::StreamArgs adding_product(const LinearAddArgs& args) const;
   void add_product(const LinearAddArgs& args, bool has_codes);
   bool wants_halves(const LinearAddArgs& args) const;
+  cuda::NetProducts net_products(const NormLinearArgs& in, const LinearAddArgs& out,
+                                 NextWeights next) const;
+  void norm_net(cuda::NetProducts& net, const NormLinearArgs& args);
   // False, and nothing done, when the block cannot be one kernel.
   bool fused_delta_net(const DeltaNetArgs& args);
   // Not `runs`: only what they would do is decided.
   bool mix(const DeltaMixArgs& args, const LinearAddArgs* next, bool runs);
-  void prepare(const AttentionPrepareArgs& args, const cuda::Prefetch& next);
+  bool fused_attention_net(const AttentionNetArgs& args);
+  cuda::PrepareArgs prepare_args(const AttentionPrepareArgs& args) const;
+  cuda::AttendArgs attend_args(const AttentionArgs& args) const;
   bool attend(const AttentionArgs& args, const LinearAddArgs* next, bool runs);
   cuda::Prefetch prefetch_of(std::initializer_list<const WeightMatrix*> first,
                              NextWeights next) const;

@@ -1,24 +1,13 @@
 // Preparing rows for attention, and attention one (row, query head) a block: the definition the
 // split kernel is tested against.
 
-#include "backend/cuda/attention/attention.h"
-#include "backend/cuda/common/kernel.cuh"
+#include "backend/cuda/attention/prepare.cuh"
 #include "backend/cuda/common/prefetch.cuh"
-#include "backend/device.h"
 
 namespace pewter::cuda {
 namespace {
 
-constexpr int kPage = static_cast<int>(kPageTokens);
 constexpr int kThreads = 128;
-constexpr int kMaxHead = 256;
-
-__device__ inline int64_t element_of(const AttentionBatch& b, const AttentionShape& shape,
-                                     int64_t page_bytes, int sequence, int position, int kv_head) {
-  const int64_t page = b.page_table[sequence * b.page_table_stride + position / kPage];
-  return page * (page_bytes / 2) +
-         (static_cast<int64_t>(kv_head) * kPage + position % kPage) * shape.head_dim;
-}
 
 __device__ inline int visible(const AttentionBatch& b, int row) {
   const int sequence = b.row_sequence[row];
@@ -28,77 +17,47 @@ __device__ inline int visible(const AttentionBatch& b, int row) {
 // One warp a head of one row: norm, rotation, and where the result goes. Weights are asked for
 // before the kernel before has ended, and all that the row says at once behind it.
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ PrepareArgs a) {
-  constexpr int kEach = kMaxHead / kWarp, kPairs = kEach / 2;  // of a lane
-  __shared__ float heads[kThreads / kWarp][kMaxHead];
+  __shared__ float heads[kThreads / kWarp][kMostHead];
   start_next();
   if (threadIdx.x == 0 && blockIdx.x == 0)
     prefetch(a.next, static_cast<int>(blockIdx.y), static_cast<int>(gridDim.y));
   const int row = blockIdx.x, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int d = a.shape.head_dim, nq = a.shape.query_heads, nkv = a.shape.kv_heads;
-  const int half = a.rotary_dim / 2;
   const int head = blockIdx.y * (kThreads / kWarp) + warp;  // query heads, then key heads
   if (head >= nq + nkv) return;
   const bool is_key = head >= nq;
   const float* const norm = is_key ? a.k_norm : a.q_norm;
-  float weight[kEach], frequency[kPairs];
-  int axis[kPairs], position[kPairs];
+  float weight[kHeadEach];
 #pragma unroll
-  for (int j = 0; j < kEach; ++j)
+  for (int j = 0; j < kHeadEach; ++j)
     if (const int i = lane + j * kWarp; i < d) weight[j] = norm[i];
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j)
-    if (const int i = lane + j * kWarp; i < half) {
-      frequency[j] = a.inverse_frequency[i];
-      axis[j] = a.axis[i];
-    }
   wait_for_inputs();
 
   const __nv_bfloat16* const in = a.in + row * a.in_stride;
   const __nv_bfloat16* const from = is_key ? in + nq * 2 * d + (head - nq) * d : in + head * 2 * d;
-  __nv_bfloat16 given[kEach], value[kEach];
+  __nv_bfloat16 given[kHeadEach], value[kHeadEach];
 #pragma unroll
-  for (int j = 0; j < kEach; ++j)
+  for (int j = 0; j < kHeadEach; ++j)
     if (const int i = lane + j * kWarp; i < d) {
       given[j] = from[i];
       if (is_key) value[j] = from[nkv * d + i];
     }
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j)
-    if (lane + j * kWarp < half) position[j] = a.positions[3 * row + axis[j]];
   const int sequence = a.batch.sequences == 1 ? 0 : a.batch.row_sequence[row];
   const int delta = a.position_delta[sequence];
   int64_t at = 0;
   if (is_key)
     at = element_of(a.batch, a.shape, a.cache.page_bytes, sequence, visible(a.batch, row) - 1,
                     head - nq);
+  const Rotation<kHeadEach / 2> rotation(
+      a, [&](int axis) { return a.positions[3 * row + axis] + delta; });
 
   float* const x = heads[warp];
-  float sum = 0;
-#pragma unroll
-  for (int j = 0; j < kEach; ++j)
-    if (lane + j * kWarp < d) sum = fmaf(to_float(given[j]), to_float(given[j]), sum);
-  const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(d) + a.epsilon);
-#pragma unroll
-  for (int j = 0; j < kEach; ++j)
-    if (const int i = lane + j * kWarp; i < d)
-      x[i] = to_float(given[j]) * (scale * (1.0f + weight[j]));
-  __syncwarp();
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j) {
-    const int i = lane + j * kWarp;
-    if (i >= half) continue;
-    float sine, cosine;
-    sincosf(static_cast<float>(position[j] + delta) * frequency[j], &sine, &cosine);
-    const float low = x[i], high = x[i + half];
-    x[i] = low * cosine - high * sine;
-    x[i + half] = high * cosine + low * sine;
-  }
-  __syncwarp();
+  prepare_head(a, d, given, weight, rotation, x);
   auto* const key = reinterpret_cast<__nv_bfloat16*>(a.cache.keys) + at;
   auto* const kept = reinterpret_cast<__nv_bfloat16*>(a.cache.values) + at;
   __nv_bfloat16* const q = a.q + row * a.q_stride + head * d;
 #pragma unroll
-  for (int j = 0; j < kEach; ++j) {
+  for (int j = 0; j < kHeadEach; ++j) {
     const int i = lane + j * kWarp;
     if (i >= d) continue;
     (is_key ? key : q)[i] = __float2bfloat16(x[i]);
@@ -108,7 +67,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
 
 // Positions in steps of kThreads, a thread a position, online softmax; then a thread a dimension.
 __global__ void __launch_bounds__(kThreads) plain_kernel(const __grid_constant__ AttendArgs a) {
-  __shared__ float q[kMaxHead], weights[kThreads], scratch[kWarp];
+  __shared__ float q[kMostHead], weights[kThreads], scratch[kWarp];
   start_next();
   wait_for_inputs();
   const int head = blockIdx.x, row = blockIdx.y, d = a.shape.head_dim;
@@ -121,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(const __grid_constant__
     q[i] = to_float(a.q[row * a.q_stride + head * d + i]);
   __syncthreads();
 
-  float largest = -INFINITY, total = 0, sums[kMaxHead / kThreads] = {};
+  float largest = -INFINITY, total = 0, sums[kMostHead / kThreads] = {};
   const int first = a.window > 0 ? max(end - a.window, 0) : 0;
   for (int begin = first; begin < end; begin += kThreads) {
     const int position = begin + static_cast<int>(threadIdx.x);
@@ -150,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(const __grid_constant__
           values + element_of(a.batch, a.shape, a.cache.page_bytes, sequence, begin + i, kv_head);
       total += weights[i];
 #pragma unroll
-      for (int j = 0; j < kMaxHead / kThreads; ++j) {
+      for (int j = 0; j < kMostHead / kThreads; ++j) {
         const int dimension = static_cast<int>(threadIdx.x) + j * kThreads;
         if (dimension < d) sums[j] = fmaf(weights[i], to_float(value[dimension]), sums[j]);
       }
@@ -158,7 +117,7 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(const __grid_constant__
     __syncthreads();
   }
 #pragma unroll
-  for (int j = 0; j < kMaxHead / kThreads; ++j) {
+  for (int j = 0; j < kMostHead / kThreads; ++j) {
     const int dimension = static_cast<int>(threadIdx.x) + j * kThreads;
     if (dimension >= d) continue;
     const float gate = to_float(a.in[row * a.in_stride + head * 2 * d + d + dimension]);
@@ -170,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(const __grid_constant__
 }  // namespace
 
 void attention_prepare(cudaStream_t stream, const PrepareArgs& args) {
-  CHECK(args.shape.head_dim <= kMaxHead, "attention heads of ", args.shape.head_dim);
+  CHECK(args.shape.head_dim <= kMostHead, "attention heads of ", args.shape.head_dim);
   const int heads = args.shape.query_heads + args.shape.kv_heads, warps = kThreads / kWarp;
   launch(stream,
          dim3(static_cast<unsigned>(args.batch.rows),
@@ -179,7 +138,7 @@ void attention_prepare(cudaStream_t stream, const PrepareArgs& args) {
 }
 
 void attend_plain(cudaStream_t stream, const AttendArgs& args) {
-  CHECK(args.shape.head_dim <= kMaxHead, "attention heads of ", args.shape.head_dim);
+  CHECK(args.shape.head_dim <= kMostHead, "attention heads of ", args.shape.head_dim);
   launch(
       stream,
       dim3(static_cast<unsigned>(args.shape.query_heads), static_cast<unsigned>(args.batch.rows)),

@@ -24,33 +24,15 @@
 
 #include <algorithm>
 
-#include "backend/cuda/attention/attention.h"
-#include "backend/cuda/attention/partials.cuh"
-#include "backend/cuda/common/bulk.cuh"
-#include "backend/cuda/common/matrix.cuh"
-#include "backend/device.h"
+#include "backend/cuda/attention/tile.cuh"
 
 namespace pewter::cuda {
 namespace {
 
-constexpr int kPage = static_cast<int>(kPageTokens);
-constexpr int kTile = 32;                  // positions
-constexpr int kPitch = kHead + 8;          // of a row in shared memory: 16 bytes apart in banks
-constexpr int kBarrierBytes = kPitch * 2;  // from one barrier to the next
-constexpr int kWarps = 8, kThreads = kWarps * kWarp;
-
-using Tile = __nv_bfloat16[kTile][kPitch];
-
-// Of a query row: 32 scores, then as many weights in bf16, and what the sums so far shrink by; in
-// the end the largest score and the total.
-struct Exchange {
-  float scores[kTile], shrink, unused, largest, total;
-};
-
 // How the warps share out work on kGroups times 16 query rows, and shared memory.
 template <int kGroups>
 struct Shares {
-  static constexpr int kSharers = kWarps / kGroups;  // of 16 query rows
+  static constexpr int kSharers = kStretchWarps / kGroups;  // of 16 query rows
   static constexpr int kDimensions = kHead / kSharers;
   // Eight positions are the least a warp scores; then sharers take half of the dimensions each.
   static constexpr int kHalves = kSharers > kTile / 8 ? 1 : 2;         // a warp computes
@@ -66,30 +48,6 @@ struct Shares {
   static constexpr size_t kExchange = kRows + (kHeld ? 0 : kGroups * 16 * kPitch * 2);
   static constexpr size_t kBytes = kExchange + (kInPlace ? 0 : 2 * kExchanged * sizeof(Exchange));
 };
-
-// 16 bytes, or zeros. They are the first to leave the L2 cache (createpolicy's evict_first).
-__device__ inline void copy_async(uint32_t to, const void* from, bool wanted) {
-  constexpr uint64_t kOnce = 0x12F0000000000000;
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to),
-               "l"(from), "r"(wanted ? 16 : 0), "l"(kOnce)
-               : "memory");
-}
-
-__device__ inline void load_matrices(uint32_t (&r)[4], const void* at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(at)));
-}
-__device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(at)));
-}
-__device__ inline float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 // What a block of threads does at a time.
 struct Item {
@@ -190,7 +148,7 @@ struct Requests {
     find_page();
   }
   __device__ void find_page() {
-    page = a.batch.page_table[sequence * a.batch.page_table_stride + position / kPage];
+    page = a.batch.page_table[sequence * a.batch.page_table_stride + position / kPagePositions];
   }
 
   // The tile's keys; then its values, which are the end of the tile. All threads arrive at the
@@ -204,25 +162,22 @@ struct Requests {
     position += kTile;
     if (position >= end)
       open(wave + 1);
-    else if (position % kPage == 0)
+    else if (position % kPagePositions == 0)
       find_page();  // arrives while the tile in hand is worked on
   }
   __device__ void copy(uint32_t to, const std::byte* plane, uint32_t barrier) const {
     const int row = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-    const std::byte* const from = plane + page * a.cache.page_bytes +
-                                  (kv_head * kPage + position % kPage + row) * kHead * 2 +
-                                  lane * 16;
+    const std::byte* const from =
+        plane + page * a.cache.page_bytes +
+        (kv_head * kPagePositions + position % kPagePositions + row) * kHead * 2 + lane * 16;
     to += row * kPitch * 2 + lane * 16;
 #pragma unroll
-    for (int i = 0; i < kTile; i += kWarps)
+    for (int i = 0; i < kTile; i += kStretchWarps)
       // Past the end lies what another sequence left there; a weight of 0 does not silence a NaN.
       copy_async(to + i * kPitch * 2, from + i * kHead * 2, position + row + i < end);
     arrive_with_copies(barrier);
   }
 };
-
-// Registers of 16 query rows and 16 dimensions for the matrix instructions.
-using Fragment = uint32_t[4];
 
 // A half of the dimensions of the item's query rows.
 __device__ inline void hold_queries(Fragment (&q)[kHead / 32], const AttendArgs& a,
@@ -242,148 +197,11 @@ __device__ inline void hold_queries(Fragment (&q)[kHead / 32], const AttendArgs&
   }
 }
 
-// Sums over a half of the dimensions, or both, of 16 query rows and the positions of the tile from
-// `keys` on.
-template <int kHalves, int kColumns, typename Query>
-__device__ inline void score(float (&scores)[kHalves][kColumns][4], const Query& query,
-                             const __nv_bfloat16* keys) {
-  const int lane = threadIdx.x % kWarp;
-#pragma unroll
-  for (int i = 0; i < kHalves * kColumns * 4; ++i)
-    scores[i / 4 / kColumns][i / 4 % kColumns][i % 4] = 0;
-  keys += lane % 8 * kPitch + lane / 8 * 8;
-#pragma unroll
-  for (int i = 0; i < kHead / 64; ++i)
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
-      Fragment q[2], k;
-      query(q[0], half, 2 * i);
-      query(q[1], half, 2 * i + 1);
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        load_matrices(k, keys + 8 * n * kPitch + half * (kHead / 2) + 32 * i);
-        multiply_add(scores[half][n], q[0], k[0], k[1]);
-        multiply_add(scores[half][n], q[1], k[2], k[3]);
-      }
-    }
-}
-
-// Online softmax over the tiles of a stretch: 2·kGroups query rows a warp, a half of its lanes each
-// with two positions a lane.
-template <int kGroups>
-struct Softmax {
-  int limit[kGroups];  // positions a row sees: below this
-  float largest[kGroups], total[kGroups];
-
-  static __device__ int row(int i) {
-    return (threadIdx.x / kWarp * kGroups + i) * 2 + threadIdx.x % kWarp / 16;
-  }
-  __device__ void begin(const Item& item, int heads) {
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-      const int query = (item.first_query + row(i)) / heads;
-      limit[i] = query < item.rows ? item.context + query + 1 : 0;
-      largest[i] = -INFINITY;
-      total[i] = 0;
-    }
-  }
-  // Scores, or two halves of them, become weights.
-  template <int kParts>
-  __device__ void weigh(Exchange* exchange, int begin, float scale) {
-    const int column = threadIdx.x % 16 * 2;
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-      Exchange& own = exchange[row(i)];
-      float2 two = *reinterpret_cast<const float2*>(own.scores + column);
-      if constexpr (kParts == 2) {
-        const float2 more = *reinterpret_cast<const float2*>(exchange[16 + row(i)].scores + column);
-        two.x += more.x;
-        two.y += more.y;
-      }
-      two.x = begin + column < limit[i] ? two.x * scale : -INFINITY;
-      two.y = begin + column + 1 < limit[i] ? two.y * scale : -INFINITY;
-      float most = fmaxf(largest[i], fmaxf(two.x, two.y));
-#pragma unroll
-      for (int offset = 8; offset > 0; offset /= 2)
-        most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, offset));
-      const float safe = most == -INFINITY ? 0.0f : most;  // nothing visible yet
-      const float shrink = power_of_two(largest[i] - safe);
-      largest[i] = most;
-      two.x = power_of_two(two.x - safe);
-      two.y = power_of_two(two.y - safe);
-      total[i] = fmaf(total[i], shrink, two.x + two.y);
-      __syncwarp();  // all lanes have read the scores that lie there
-      reinterpret_cast<uint32_t*>(own.scores)[column / 2] = pack_bf16(two.x, two.y);
-      if (column == 0) own.shrink = shrink;
-    }
-  }
-  __device__ void finish(Exchange* exchange) const {
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-      float sum = total[i];
-#pragma unroll
-      for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
-      if (threadIdx.x % 16 == 0) {
-        exchange[row(i)].largest = largest[i];
-        exchange[row(i)].total = sum;
-      }
-    }
-  }
-};
-
-// Values of a warp's dimensions times the weights of 16 query rows. With lane = 4·g + t a lane has
-// query rows g and g + 8.
-template <int kDimensions>
-struct Sums {
-  float sums[kDimensions / 8][4] = {};
-
-  __device__ void add(const Exchange* exchange, const __nv_bfloat16* values, int first_dimension) {
-    const int lane = threadIdx.x % kWarp, g = lane / 4;
-    const float low = exchange[g].shrink, high = exchange[g + 8].shrink;
-    if (__any_sync(kAllLanes, low != 1.0f || high != 1.0f)) {
-#pragma unroll
-      for (int n = 0; n < kDimensions / 8; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[n][i] *= i < 2 ? low : high;
-    }
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-      uint32_t p[4];
-      load_matrices(p, exchange[lane % 16].scores + 8 * step + lane / 16 * 4);
-#pragma unroll
-      for (int n = 0; n < kDimensions / 8; n += 2) {
-        uint32_t v[4];
-        load_matrices_transposed(
-            v, values + (16 * step + lane % 16) * kPitch + first_dimension + 8 * n + lane / 16 * 8);
-        multiply_add(sums[n], p, v[0], v[1]);
-        multiply_add(sums[n + 1], p, v[2], v[3]);
-      }
-    }
-  }
-  __device__ void store(float* partials, const Exchange* exchange, const int (&record)[2],
-                        int first_dimension) const {
-    const int g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (record[half] < 0) continue;
-      float* const to = partials + static_cast<int64_t>(record[half]) * kPartial;
-#pragma unroll
-      for (int n = 0; n < kDimensions / 8; ++n)
-        *reinterpret_cast<float2*>(to + first_dimension + 8 * n + 2 * t) =
-            make_float2(sums[n][2 * half], sums[n][2 * half + 1]);
-      if (first_dimension == 0 && t == 0) {
-        const Exchange& own = exchange[g + 8 * half];
-        *reinterpret_cast<float2*>(to + kHead) = make_float2(own.largest, own.total);
-      }
-    }
-  }
-};
-
 template <int kGroups>
 __device__ inline void load_queries(const AttendArgs& a, const Item& item, __nv_bfloat16* q_rows) {
   const int heads = a.shape.query_heads / a.shape.kv_heads;
 #pragma unroll
-  for (int i = static_cast<int>(threadIdx.x); i < 16 * kGroups * kHead / 8; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < 16 * kGroups * kHead / 8; i += kStretchThreads) {
     const int query = item.first_query + i / (kHead / 8), column = i % (kHead / 8) * 8;
     const int row = query / heads, head = item.kv_head * heads + query % heads;
     uint4 eight = make_uint4(0, 0, 0, 0);
@@ -409,7 +227,7 @@ __device__ inline void find_records(const AttendArgs& a, const Item& item, int f
 }
 
 template <int kGroups>
-__global__ void __launch_bounds__(kThreads, register_blocks(2))
+__global__ void __launch_bounds__(kStretchThreads, register_blocks(2))
     stretch_kernel(const __grid_constant__ AttendArgs a) {
   using Share = Shares<kGroups>;
   extern __shared__ __align__(16) unsigned char shared_memory[];
@@ -430,7 +248,7 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
   if (threadIdx.x == 0)
 #pragma unroll
     for (int i = 0; i < kKeyStages + kValueStages; ++i)
-      init_barrier<kThreads>(keys_here + i * kBarrierBytes);
+      init_barrier<kStretchThreads>(keys_here + i * kBarrierBytes);
   __syncthreads();
   wait_for_inputs();
 
@@ -464,9 +282,11 @@ __global__ void __launch_bounds__(kThreads, register_blocks(2))
     const int end = end_of(item);
     int record[2];
     find_records(a, item, item.first_query + 16 * group, record);
-    Softmax<kGroups> softmax;
-    softmax.begin(item, heads);
-    Sums<Share::kDimensions> sums;
+    Softmax<kGroups> softmax([&](int query_row) {
+      const int row = (item.first_query + query_row) / heads;
+      return row < item.rows ? item.context + row + 1 : 0;
+    });
+    ValueSums<Share::kDimensions> sums;
     Exchange* exchange = room;
     if constexpr (!Share::kHeld) __syncthreads();
 #pragma unroll 1
@@ -530,8 +350,8 @@ int resident_blocks() {  // on a multiprocessor
   int blocks = 0;
   set_kernel_limits(reinterpret_cast<const void*>(stretch_kernel<kGroups>),
                     Shares<kGroups>::kBytes);
-  CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, stretch_kernel<kGroups>,
-                                                           kThreads, Shares<kGroups>::kBytes));
+  CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &blocks, stretch_kernel<kGroups>, kStretchThreads, Shares<kGroups>::kBytes));
   return blocks;
 }
 
@@ -540,10 +360,10 @@ void run(cudaStream_t stream, const Gpu& gpu, const AttendArgs& args, int tiles)
   static const int resident = resident_blocks<kGroups>();
   // A block that steps over whole stretches keeps its KV head and query rows.
   const int tasks = args.shape.kv_heads * ((tiles + kGroups - 1) / kGroups);
-  const int most = static_cast<int>(args.batch.page_table_stride) * kPage;
+  const int most = static_cast<int>(args.batch.page_table_stride) * kPagePositions;
   const int64_t items = int64_t{stretches_of(most)} * tasks * args.batch.sequences;
   const int64_t room = std::max(resident * gpu.multiprocessors / tasks, 1) * tasks;
-  launch(stream, dim3(static_cast<unsigned>(std::min(items, room))), dim3(kThreads),
+  launch(stream, dim3(static_cast<unsigned>(std::min(items, room))), dim3(kStretchThreads),
          Shares<kGroups>::kBytes, stretch_kernel<kGroups>, args);
 }
 

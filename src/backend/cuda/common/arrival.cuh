@@ -42,6 +42,9 @@ struct Arrivals {
   // The value of a word that was asked for, when it has come.
   __device__ __nv_bfloat16 take(uint64_t word, int row, int column) const {
     while (static_cast<uint32_t>(word >> 32) != number) word = ask(row, column);
+    return value_of(word, column);
+  }
+  static __device__ __nv_bfloat16 value_of(uint64_t word, int column) {
     const auto values = static_cast<uint32_t>(word);
     return __ushort_as_bfloat16(
         static_cast<unsigned short>(column % 2 == 0 ? values : values >> 16));
