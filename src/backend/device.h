@@ -82,8 +82,12 @@ class Device {
     (void)owner, (void)key;
     enqueue();
   }
-  // Bytes an owner's recordings may come to.
-  virtual int64_t recorded_bytes() const { return 0; }
+  // Bytes an owner's recordings may come to, beside those of its model's steps such of so many
+  // passes of a drafter's layer.
+  virtual int64_t recorded_bytes(int64_t passes) const {
+    (void)passes;
+    return 0;
+  }
   // The owner's addresses end: its recordings are forgotten.
   virtual void forget_steps(const void* owner) { (void)owner; }
 

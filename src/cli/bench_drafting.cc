@@ -110,7 +110,8 @@ class DraftingSession {
     if (!drafts) return tokens;
     ++drafted_steps_;
     speculator_->stepped(std::ssize(sequences_), guesses, speculator_->now() - begin);
-    speculator_->draft(wanted_, 0);
+    speculator_->start(wanted_, 0);
+    speculator_->finish(/*all=*/false);
     return tokens;
   }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
-
 namespace pewter {
 namespace {
 
@@ -64,7 +62,8 @@ Status BenchSession::prepare() {
     const DraftOptions draft{.method = options_.drafts, .tokens = options_.rows - 1};
     TRY_ASSIGN(drafter_, make_drafter(draft, made_.dflash, *runner_, device, *made_.backend.ops));
   }
-  drafts_.reserve(kMaxDrafts);
+  drafts_.resize(static_cast<size_t>(options_.sequences));
+  for (std::vector<int32_t>& drafts : drafts_) drafts.reserve(kMaxDrafts);
   const int64_t positions = runner_->options().cache_tokens / options_.sequences;
   sequences_.resize(static_cast<size_t>(options_.sequences));
   for (SequenceState& sequence : sequences_) {
@@ -104,6 +103,7 @@ double BenchSession::repeat(int64_t tokens) {
   else
     for (int64_t i = 0; i < tokens; ++i) step();
   if (std::exchange(ahead_, false)) hear_choices();
+  hear_guesses();
   const double done =
       options_.kind == BenchKind::kPrefill
           ? static_cast<double>(tokens)
@@ -206,6 +206,7 @@ void BenchSession::start_rows() {
                                               static_cast<size_t>(options_.rows)),
                      .logits = LogitsWanted::kAll});
   runner_->decode(rows_);
+  hear_guesses();
   sampler_->start(runner_->logits(), choosers_);
 }
 
@@ -224,12 +225,21 @@ void BenchSession::step() {
   const int64_t counted = rows_that_count();
   accept(counted);
   if (options_.drafts == DraftMethod::kNone || counts_experts_) return;
-  const Stopwatch watch;
+  draft_watch_.restart();
   if (drafter_)
-    draft(counted);
+    guessing_ = draft(counted);
   else
     look_up(counted);
-  draft_seconds_ += watch.seconds();
+  if (!guessing_)
+    draft_seconds_ += draft_watch_.seconds();
+  else if (!made_.backend.device->is_asynchronous())
+    hear_guesses();
+}
+
+void BenchSession::hear_guesses() {
+  if (!std::exchange(guessing_, false)) return;
+  drafter_->finish(/*all=*/true);
+  draft_seconds_ += draft_watch_.seconds();
 }
 
 // Where the same words come again, as soon as a period has passed.
@@ -242,8 +252,10 @@ void BenchSession::look_up(int64_t counted) {
   }
   for (int64_t i = 0; i < counted; ++i)
     text_.push_back(static_cast<int32_t>(std::ssize(text_) % kPeriod));
-  drafts_.clear();
-  for (int64_t s = 0; s < options_.sequences; ++s) index_.draft(text_, options_.rows - 1, drafts_);
+  for (std::vector<int32_t>& drafts : drafts_) {
+    drafts.clear();
+    index_.draft(text_, options_.rows - 1, drafts);
+  }
 }
 
 int64_t BenchSession::rows_that_count() {
@@ -254,17 +266,18 @@ int64_t BenchSession::rows_that_count() {
 }
 
 // The guesses cost what they cost and are not looked at: random tokens are verified.
-void BenchSession::draft(int64_t counted) {
+bool BenchSession::draft(int64_t counted) {
   draft_sequences_.clear();
-  drafts_.clear();
-  for (size_t s = 0; s < sequences_.size(); ++s)
+  for (size_t s = 0; s < sequences_.size(); ++s) {
+    drafts_[s].clear();
     draft_sequences_.push_back({.state = &sequences_[s],
                                 .tokens = rows_[s].tokens.first(static_cast<size_t>(counted)),
                                 .first_row = static_cast<int64_t>(s) * options_.rows,
                                 .rows = counted,
                                 .most = options_.rows - 1,
-                                .drafts = &drafts_});
-  drafter_->draft(draft_sequences_);
+                                .drafts = &drafts_[s]});
+  }
+  return drafter_->start(draft_sequences_);
 }
 
 void BenchSession::hear_choices() {

@@ -1,6 +1,7 @@
 // BenchSession: sequences of random tokens on a bench's model, run step by step.
 #pragma once
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "cli/bench_model.h"
 #include "cli/expert_probe.h"
@@ -52,8 +53,11 @@ class BenchSession {
   void accept(int64_t rows);
   // Rows of this step that count: forced_tokens on average.
   int64_t rows_that_count();
-  void draft(int64_t counted);
+  // Whether guesses are on their way: they are heard when the next step is enqueued, as in the
+  // engine.
+  bool draft(int64_t counted);
   void look_up(int64_t counted);
+  void hear_guesses();
   void hear_choices();
 
   const BenchOptions& options_;
@@ -70,12 +74,14 @@ class BenchSession {
   bool ahead_ = false;  // the last step's choices are not heard yet
   double credit_ = 0;   // of rows_that_count
   double draft_seconds_ = 0;
+  Stopwatch draft_watch_;
+  bool guessing_ = false;
   std::unique_ptr<Drafter> drafter_;
   // Of kSuffix, a text that repeats itself.
   SuffixIndex index_;
   std::vector<int32_t> text_;
   std::optional<OverlappedTokens> overlapped_;
-  std::vector<int32_t> drafts_;
+  std::vector<std::vector<int32_t>> drafts_;  // of each sequence
   std::vector<DraftSequence> draft_sequences_;
   std::unique_ptr<ModelRunner> runner_;
   std::vector<SequenceState> sequences_;

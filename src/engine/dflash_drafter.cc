@@ -238,9 +238,10 @@ void DflashDrafter::draft_blocks(std::span<const DraftSequence> sequences) {
   const auto step = [&] {
     draft_dflash(ops_, *model_, {.block = block, .whole_block = whole_block, .slides = slides},
                  {.embed = target.embed, .head = head}, kv_, act_, logits);
+    chooser_->choose(logits, 0);
   };
   device_.run_step(this, key, std::cref(step));  // by reference: without allocating
-  chooser_->choose(logits);
+  chooser_->read(logits.dim(0));
   std::span<const int32_t> chosen = chooser_->tokens();
   for (const DraftSequence& sequence : sequences) {
     if (sequence.most <= 0) continue;

@@ -23,7 +23,7 @@ struct DraftSequence {
   int64_t first_row = 0, rows = 0;
   // Drafts that can be used; 0: none for this step, but for a later one perhaps.
   int64_t most = 0;
-  std::vector<int32_t>* drafts = nullptr;  // gets at most so many guesses appended
+  std::vector<int32_t>* drafts = nullptr;  // its own, gets at most so many guesses appended
 };
 
 class Drafter {
@@ -38,6 +38,17 @@ class Drafter {
   // Right after a step, before another one; read() of the same chunk comes first. Every sequence
   // that may be drafted for later is among them after each of its steps.
   virtual void draft(std::span<const DraftSequence> sequences) = 0;
+  // The same in two halves. Where guesses are choices on the device, the first half only enqueues
+  // them and appends -1 - i for choice i of choices(): a step of such tokens may be enqueued
+  // meanwhile. The second half waits, and puts guesses in their place: up to the first that is
+  // nothing, or `all` that such a step runs. True when there is something to wait for; by default
+  // the first half is all of it.
+  virtual bool start(std::span<const DraftSequence> sequences) {
+    draft(sequences);
+    return false;
+  }
+  virtual void finish(bool all) { (void)all; }
+  virtual ChosenTokens choices() const { return {}; }
 };
 
 enum class DraftMethod : uint8_t {

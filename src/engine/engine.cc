@@ -56,8 +56,11 @@ Result<std::unique_ptr<Engine>> Engine::make(const Qwen35Model& model, Device& d
   engine->step_jobs_.reserve(most);
   engine->step_rows_.reserve(most);
   engine->sampled_rows_.reserve(most);
-  engine->runner_->set_choices(engine->sampler_->choices());
-  engine->may_go_ahead_ = device.is_asynchronous() && !engine->speculator_;
+  const Speculator* const speculator = engine->speculator_.get();
+  engine->runner_->set_choices(speculator != nullptr
+                                   ? speculator->choices()
+                                   : ChosenTokens{.choices = engine->sampler_->choices()});
+  engine->may_go_ahead_ = device.is_asynchronous();
   for (int64_t i = 0; i < sequences; ++i)
     engine->ahead_tokens_.push_back(-1 - static_cast<int32_t>(i));
   engine->draft_jobs_.reserve(most);

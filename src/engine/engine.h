@@ -113,6 +113,9 @@ class Engine {
   void finish_decode();
   bool can_go_ahead() const;
   void go_ahead();
+  // The step that verifies guesses may be enqueued before they are heard (decision 26).
+  bool can_verify_ahead() const;
+  void verify_ahead();
   // How likely the tokens behind the rows of a chunk were; logits() is that of its last row then.
   void score_prompt(Job& job, int64_t begin, int64_t end);
   // Begins to choose the tokens of step_jobs_, whose logits the last step left in order.
@@ -125,6 +128,7 @@ class Engine {
   void want_draft(Job& job, int64_t first_row, int64_t rows);
   // `others`: sequences of the next step that are not among them.
   void draft(int64_t others);
+  void drop_unreadable();
   // How many of the drafts the grammar can read, up to the one that would end the text: as with a
   // stop, the row before it chooses it itself.
   static size_t readable_drafts(Job& job);

@@ -81,13 +81,14 @@ void Engine::finish_decode() {
   std::span<const StepSampler::Choice> choices = sampler_->finish();
   int64_t first_row = 0;
   const int64_t sequences = std::ssize(step_jobs_);
-  for (Job* job : step_jobs_) {
+  for (size_t i = 0; i < step_jobs_.size(); ++i) {
+    Job* const job = step_jobs_[i];
+    const int64_t drafted = std::ssize(step_rows_[i].tokens) - 1;
     if (job == nullptr) {  // it ended while a step of it was ahead
-      choices = choices.subspan(1);
-      ++first_row;
+      choices = choices.subspan(static_cast<size_t>(1 + drafted));
+      first_row += 1 + drafted;
       continue;
     }
-    const auto drafted = static_cast<int64_t>(job->drafts().size());
     const int64_t rows = agreed_rows(*job, choices);
     if (!ahead_) runner_->accept(job->sequence, rows);
     if (speculator_) speculator_->judged(job->sequence, drafted, rows - 1);
@@ -103,14 +104,15 @@ void Engine::finish_decode() {
   if (!speculator_) return;
   if (!std::exchange(after_prefill_, false))
     speculator_->stepped(sequences, first_row - sequences, speculator_->now() - step_begin_);
-  draft(std::ranges::count_if(step_jobs_, [](const Job* job) { return !job->ended; }) -
+  draft(std::ranges::count_if(step_jobs_,
+                              [](const Job* job) { return job != nullptr && !job->ended; }) -
         std::ssize(draft_jobs_));
 }
 
 // When nothing that the next step needs depends on this one's choices but its tokens, and the same
 // sequences go on. A stop token is heard of too late: its row of the step ahead is lost.
 bool Engine::can_go_ahead() const {
-  return may_go_ahead_ && scheduler_->only_decodes() &&
+  return may_go_ahead_ && !speculator_ && scheduler_->only_decodes() &&
          std::ranges::all_of(step_jobs_, [](const Job* job) {
            return job != nullptr && !job->ended && !job->matcher && job->allowed.empty() &&
                   job->sampler->is_settled() && job->sampler->generated() + 1 < job->max_tokens;
@@ -125,6 +127,25 @@ void Engine::go_ahead() {
   }
   runner_->decode(step_rows_);
   start_choosing(/*ahead=*/true);
+}
+
+// When the sequences of the last step are all that the next one has, and nobody's guesses have to
+// be looked at before they are verified.
+bool Engine::can_verify_ahead() const {
+  const auto goes_on = [](const Job* job) { return job != nullptr && !job->ended; };
+  return may_go_ahead_ && scheduler_->only_decodes() &&
+         std::ranges::count_if(step_jobs_, goes_on) == scheduler_->running() &&
+         std::ranges::none_of(
+             step_jobs_, [&](const Job* job) { return goes_on(job) && job->matcher != nullptr; });
+}
+
+void Engine::verify_ahead() {
+  std::erase_if(step_jobs_, [](const Job* job) { return job == nullptr || job->ended; });
+  step_rows_.clear();
+  for (Job* job : step_jobs_)
+    step_rows_.push_back(
+        {.sequence = &job->sequence, .tokens = job->next, .logits = LogitsWanted::kAll});
+  runner_->decode(step_rows_);
 }
 
 void Engine::start_choosing(bool ahead) {
@@ -229,15 +250,27 @@ size_t Engine::readable_drafts(Job& job) {
   return readable;
 }
 
-void Engine::draft(int64_t others) {
-  if (!draft_sequences_.empty()) speculator_->draft(draft_sequences_, others);
-  // After a stop nothing is said, and the row before it chooses the stop itself.
+// After a stop nothing is said, and the row before it chooses the stop itself.
+void Engine::drop_unreadable() {
   for (Job* job : draft_jobs_) {
     std::vector<int32_t>& next = job->next;
     next.erase(std::find_if(next.begin() + 1, next.end(),
                             [job](int32_t token) { return ends_at(*job, token); }),
                next.end());
     if (job->matcher) next.resize(1 + readable_drafts(*job));
+  }
+}
+
+void Engine::draft(int64_t others) {
+  if (draft_sequences_.empty()) return;
+  ahead_ = speculator_->start(draft_sequences_, others) && can_verify_ahead();
+  if (ahead_) verify_ahead();
+  speculator_->finish(/*all=*/ahead_);
+  if (ahead_) {
+    step_begin_ = speculator_->now();
+    start_choosing();
+  } else {
+    drop_unreadable();
   }
   draft_jobs_.clear();
   draft_sequences_.clear();

@@ -1,6 +1,6 @@
 #include "engine/greedy_chooser.h"
 
-#include <utility>
+#include <atomic>
 
 namespace pewter {
 namespace {
@@ -8,11 +8,14 @@ namespace {
 // Words of a row's results beside its token: log-probability, and kTopLogprobs of each.
 constexpr int64_t kBesides = 1 + 2 * kTopLogprobs;
 
+std::atomic<uint64_t> choosers{0};  // made so far
+
 }  // namespace
 
 Result<GreedyChooser> GreedyChooser::make(Device& device, Ops& ops, const Options& options) {
   GreedyChooser chooser(device, ops);
   const int64_t rows = options.rows;
+  chooser.id_ = ++choosers;
   chooser.vocab_limit_ = options.vocab_limit;
   chooser.rows_ = rows;
   const std::vector<SamplingRow> parameters(static_cast<size_t>(rows),
@@ -35,9 +38,9 @@ Result<GreedyChooser> GreedyChooser::make(Device& device, Ops& ops, const Option
   return chooser;
 }
 
-void GreedyChooser::choose(const TensorView& logits) {
+void GreedyChooser::choose(const TensorView& logits, int64_t first) {
   const int64_t n = logits.dim(0);
-  CHECK(n <= rows_ && count_ + n <= std::ssize(tokens_), n, " rows to choose for, behind ", count_);
+  CHECK(n <= rows_ && first + n <= std::ssize(tokens_), n, " rows to choose for, behind ", first);
   std::byte* at = besides_.data();
   const auto take = [&](DType dtype, std::initializer_list<int64_t> shape) {
     const TensorView view(at, dtype, shape);
@@ -49,16 +52,21 @@ void GreedyChooser::choose(const TensorView& logits) {
                 .rows = reinterpret_cast<const SamplingRow*>(parameters_.data()),
                 .edits = reinterpret_cast<const LogitEdit*>(no_edits_.data()),
                 .edit_begin = reinterpret_cast<const int32_t*>(edit_begin_.data()),
-                .token = chosen_.choices.slice(0, count_, count_ + n),
+                .token = chosen_.choices.slice(0, first, first + n),
                 .logprob = take(DType::kF32, {n}),
                 .top_token = take(DType::kI32, {n, kTopLogprobs}),
                 .top_logprob = take(DType::kF32, {n, kTopLogprobs})});
-  count_ += n;
+}
+
+void GreedyChooser::read(int64_t count) {
+  reading_ = count;
+  const std::span<int32_t> host(tokens_.data(), static_cast<size_t>(count));
+  copy_ = device_->begin_copy_to_host(std::as_writable_bytes(host), choices_.data());
 }
 
 std::span<const int32_t> GreedyChooser::tokens() {
-  const std::span<int32_t> host(tokens_.data(), static_cast<size_t>(std::exchange(count_, 0)));
-  device_->copy_to_host(std::as_writable_bytes(host), choices_.data());
+  const std::span<int32_t> host(tokens_.data(), static_cast<size_t>(reading_));
+  device_->finish(copy_);
   if (!ids_.empty())
     for (int32_t& token : host)
       if (token >= 0) token = ids_[static_cast<size_t>(token)];

@@ -162,6 +162,7 @@ class CountingDevice final : public Device {
   int64_t kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const override {
     return real_->kv_page_bytes(format, kv_heads, head_dim);
   }
+  int64_t recorded_bytes(int64_t passes) const override { return 7 + 1000 * passes; }
   int64_t taken = 0;
 
  private:
@@ -182,9 +183,31 @@ TEST(RunnerMemory, IsWhatARunnerTakes) {
     OpsLimits limits = model.limits(128, 3, 12);
     limits.decode_rows = 4;
     limits.cache_positions = 1024;
-    EXPECT_EQ(planned.total(), device.taken + backend.ops->scratch_bytes(limits)) << name;
+    EXPECT_EQ(planned.total() - planned.recorded_bytes,
+              device.taken + backend.ops->scratch_bytes(limits))
+        << name;
     EXPECT_GT(backend.ops->scratch_bytes(limits), 128 * 2048 * 4) << name;
   }
+}
+
+// One, two and three guesses of the MTP layer, of one sequence behind one to four rows, of two
+// sequences and of three.
+TEST(RunnerMemory, CountsRecordedChains) {
+  const Backend backend = make_backend({.device = "cpu", .threads = 1}).value();
+  const CountingDevice device(backend.device);
+  Qwen35Model model;
+  model.config = shape_config("third").value();
+  RunnerOptions options{.chunk_rows = 128, .max_sequences = 3, .decode_rows = 4};
+  const auto recorded = [&] {
+    return ModelRunner::memory(model, device, *backend.ops, options).recorded_bytes;
+  };
+  EXPECT_EQ(recorded(), 7);
+  model.weights.mtp.emplace();
+  EXPECT_EQ(recorded(), 7 + 1000 * (4 + 2) * (1 + 2 + 3));
+  options.max_sequences = 100;
+  EXPECT_EQ(recorded(), 7 + 1000 * (4 + kMostChained - 1) * (1 + 2 + 3));
+  options.decode_rows = 1;
+  EXPECT_EQ(recorded(), 7);
 }
 
 }  // namespace

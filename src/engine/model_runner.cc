@@ -1,8 +1,9 @@
 #include "engine/model_runner.h"
 
-#include "base/in_range.h"
-
 #include <algorithm>
+#include <utility>
+
+#include "base/in_range.h"
 
 namespace pewter {
 namespace {
@@ -17,7 +18,11 @@ struct Sizes {
   ActivationStore::Sizes activations;
   OpsLimits limits;
   StepBatch::Sizes batch() const {
-    return {.rows = rows, .sequences = sequences, .logits_rows = logits_rows, .pages = pages};
+    return {.rows = rows,
+            .sequences = sequences + 1,  // one may stand in a step of the MTP layer twice
+            .logits_rows = logits_rows,
+            .pages = pages,
+            .steps = kMaxDecodeRows - 1};
   }
 
   Sizes(const Qwen35Model& model, const RunnerOptions& options)
@@ -35,6 +40,15 @@ struct Sizes {
   }
 };
 
+// Of the MTP layer in recordings of chains: of every length for every number of sequences, for one
+// of them with every number of rows it may have committed.
+int64_t chained_passes(const Qwen35Model& model, const RunnerOptions& options) {
+  if (!model.weights.mtp) return 0;
+  const int64_t guesses = options.decode_rows - 1;
+  const int64_t firsts = options.decode_rows + std::min(options.max_sequences, kMostChained) - 1;
+  return firsts * (guesses * (guesses + 1) / 2);
+}
+
 }  // namespace
 
 RunnerMemory ModelRunner::memory(const Qwen35Model& model, const Device& device, const Ops& ops,
@@ -47,7 +61,7 @@ RunnerMemory ModelRunner::memory(const Qwen35Model& model, const Device& device,
           .state_bytes = sizes.sequences * RecurrentState::slot_bytes(model.config, activation),
           .scratch_bytes = ActivationStore::bytes_of(model.config, activation, sizes.activations) +
                            ops.scratch_bytes(sizes.limits) + sizes.batch().words() * 4,
-          .recorded_bytes = device.recorded_bytes()};
+          .recorded_bytes = device.recorded_bytes(chained_passes(model, options))};
 }
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::make(const Qwen35Model& model, Device& device,
@@ -77,8 +91,8 @@ Status ModelRunner::allocate() {
   TRY(ops_.reserve(sizes.limits));
 
   TRY_ASSIGN(batch_, StepBatch::make(device_, sizes.batch()));
-  mtp_rows_.reserve(static_cast<size_t>(sequences));
-  mtp_positions_.reserve(static_cast<size_t>(sequences));
+  mtp_rows_.reserve(static_cast<size_t>(sequences) + 1);
+  mtp_positions_.reserve(static_cast<size_t>(sequences) + 1);
   mtp_choices_.resize(static_cast<size_t>(sequences));
   return {};
 }
@@ -142,29 +156,34 @@ void ModelRunner::decode(std::span<const SequenceRows> rows) {
   }
   const Batch& batch = make_batch(Phase::kDecode, rows);
   const auto step = [this, &batch] { forward(ops_, model_, batch, pool_, act_, chosen_); };
-  run_step(batch, StepKind::kTarget, step);
+  run_step(StepKind::kTarget, batch, 1, step);
   for (const SequenceRows& plan : rows) {
     plan.sequence->pending = 0;  // the step applied them
     plan.sequence->offered = static_cast<int32_t>(plan.tokens.size());
   }
 }
 
-void ModelRunner::run_step(const Batch& batch, StepKind kind, const std::function<void()>& step) {
+void ModelRunner::run_step(StepKind kind, const Batch& batch, int64_t steps,
+                           const std::function<void()>& step) {
   // What a step enqueues depends on its counts, and on whether its contexts are short; what else it
   // needs it reads from the batch.
-  const auto key = (static_cast<uint64_t>(kind) << 62) |
-                   (static_cast<uint64_t>(batch.most_positions > 0) << 61) |
-                   (static_cast<uint64_t>(batch.rows) << 40) |
-                   (static_cast<uint64_t>(batch.sequences) << 20) |
-                   static_cast<uint64_t>(batch.logits_count);
+  uint64_t key = static_cast<uint64_t>(kind);
+  const auto append = [&key](int64_t value, int bits) {
+    CHECK(value >> bits == 0, value, " in the key of a step");
+    key = key << bits | static_cast<uint64_t>(value);
+  };
+  append(batch.most_positions > 0 ? 1 : 0, 1);
+  append(steps, 5);
+  append(batch.rows, 19);
+  append(batch.sequences, 18);
+  append(batch.logits_count, 18);
   if (replay_)
     device_.run_step(this, key, step);
   else
     step();
 }
 
-const Batch& ModelRunner::make_mtp_batch(Phase phase, std::span<const MtpRows> rows,
-                                         LogitsWanted logits) {
+void ModelRunner::set_mtp_rows(std::span<const MtpRows> rows, LogitsWanted logits) {
   CHECK(has_mtp(), "the model has no MTP layer");
   mtp_rows_.clear();
   mtp_positions_.clear();
@@ -175,6 +194,10 @@ const Batch& ModelRunner::make_mtp_batch(Phase phase, std::span<const MtpRows> r
                          .hidden_row = plan.hidden_row});
     mtp_positions_.push_back(plan.position);
   }
+}
+
+const Batch& ModelRunner::make_mtp_batch(Phase phase, std::span<const MtpRows> rows) {
+  set_mtp_rows(rows, LogitsWanted::kNone);
   const bool gathers = has_earlier(rows);
   if (gathers) gather_hidden(rows);
   const Batch& batch = fill_batch(phase, mtp_rows_, mtp_positions_);
@@ -203,23 +226,51 @@ void ModelRunner::gather_hidden(std::span<const MtpRows> rows) {
 }
 
 void ModelRunner::fill_mtp(const MtpRows& rows) {
-  const Batch& batch = make_mtp_batch(Phase::kPrefill, std::span(&rows, 1), LogitsWanted::kNone);
+  const Batch& batch = make_mtp_batch(Phase::kPrefill, std::span(&rows, 1));
   pewter::fill_mtp(ops_, model_, batch, pool_, act_);
 }
 
 void ModelRunner::follow_mtp(std::span<const MtpRows> rows) {
-  const Batch& batch = make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kNone);
-  run_step(batch, has_earlier(rows) ? StepKind::kFollowGathered : StepKind::kFollow,
+  const Batch& batch = make_mtp_batch(Phase::kDecode, rows);
+  run_step(has_earlier(rows) ? StepKind::kFollowGathered : StepKind::kFollow, batch, 1,
            [this, &batch] { pewter::fill_mtp(ops_, model_, batch, pool_, act_); });
 }
 
-void ModelRunner::draft_mtp(std::span<const MtpRows> rows, GreedyChooser& chooser) {
+void ModelRunner::draft_mtp(std::span<const MtpRows> rows, const Guesses& guesses,
+                            GreedyChooser& chooser) {
+  const int64_t sequences = guesses.sequences;
   CHECK(!has_earlier(rows), "rows that waited are followed, not drafted from");
-  run_draft(make_mtp_batch(Phase::kDecode, rows, LogitsWanted::kLast), chooser);
+  CHECK(guesses.each == 1 || sequences <= kMostChained, sequences, " sequences in a chain");
+  set_mtp_rows(rows, LogitsWanted::kNone);
+  for (int64_t i = 0; i < sequences; ++i) {
+    SequenceRows& row = mtp_rows_[static_cast<size_t>(i)];
+    CHECK(row.tokens.size() == 1, row.tokens.size(), " rows to draft from");
+    row.logits = LogitsWanted::kLast;
+  }
+  const std::span<const Batch> chain =
+      batch_.fill_chain(Phase::kDecode, mtp_rows_, mtp_positions_,
+                        {.steps = guesses.each - 1, .sequences = sequences});
+  drafting_ = chain.front();
+  drafting_.rows = drafting_.sequences = sequences;
+  record_with(chooser);
+  const auto steps = [&] {
+    int64_t choices = 0;
+    for (const Batch& batch : chain) {
+      run_draft(batch, choices == 0 ? drafting_ : batch, chooser);
+      chooser.choose(act_.logits, std::exchange(choices, choices + sequences));
+    }
+  };
+  // By reference: without allocating.
+  run_step(StepKind::kDraft, chain.front(), guesses.each, std::cref(steps));
+  narrow_to_draft(drafting_);
+  mtp_rows_.resize(static_cast<size_t>(sequences));
+  mtp_positions_.resize(static_cast<size_t>(sequences));
+  for (int64_t& position : mtp_positions_) position += guesses.each - 1;
 }
 
-void ModelRunner::draft_mtp_on(int64_t sequences, GreedyChooser& chooser) {
-  const int64_t last = std::ssize(mtp_rows_), first_choice = chooser.count() - last;
+// The choice, for which every such step has another place, is no part of what is recorded.
+void ModelRunner::draft_mtp_on(int64_t sequences, int64_t choices, GreedyChooser& chooser) {
+  const int64_t last = std::ssize(mtp_rows_), first_choice = choices - last;
   CHECK(sequences <= last && act_.hidden.dim(0) == last && first_choice >= 0, sequences,
         " sequences go on from a step of ", last);
   const auto count = static_cast<size_t>(sequences);
@@ -231,23 +282,31 @@ void ModelRunner::draft_mtp_on(int64_t sequences, GreedyChooser& chooser) {
     mtp_rows_[i].hidden_row = static_cast<int64_t>(i);
     ++mtp_positions_[i];
   }
-  const Batch& batch = fill_batch(Phase::kDecode, mtp_rows_, mtp_positions_);
-  act_.mtp_hidden = store_.all.hidden;
-  run_draft(batch, chooser);
+  const Batch& batch = batch_.fill(Phase::kDecode, mtp_rows_, mtp_positions_);
+  narrow_to_draft(batch);
+  record_with(chooser);
+  const auto step = [&] { run_draft(batch, batch, chooser); };
+  run_step(StepKind::kDraftOn, batch, 1, std::cref(step));
+  chooser.choose(act_.logits, choices);
 }
 
-// The choice, for which every step has another place, is no part of what is recorded.
-void ModelRunner::run_draft(const Batch& batch, GreedyChooser& chooser) {
+void ModelRunner::record_with(const GreedyChooser& chooser) {
+  if (recorded_chooser_ == chooser.id()) return;
+  if (recorded_chooser_ != 0) device_.forget_steps(this);
+  recorded_chooser_ = chooser.id();
+}
+
+void ModelRunner::narrow_to_draft(const Batch& batch) {
+  store_.all.narrow(batch.rows, batch.logits_count, act_);
+  act_.mtp_hidden = store_.all.hidden;
   const WeightMatrix& head = model_.weights.drafting_head();
   act_.logits = {act_.logits.data(), DType::kF32, {batch.logits_count, head.n}};
-  const ChosenTokens& chosen = chooser.chosen();
-  const bool elsewhere = recorded_choices_.choices.data() != chosen.choices.data() ||
-                         recorded_choices_.ids.data() != chosen.ids.data();
-  if (elsewhere && recorded_choices_.choices.defined()) device_.forget_steps(this);
-  recorded_choices_ = chosen;
-  const auto step = [&] { forward_mtp(ops_, model_, batch, pool_, act_, chosen); };
-  run_step(batch, StepKind::kDraft, std::cref(step));  // by reference: without allocating
-  chooser.choose(act_.logits);
+}
+
+void ModelRunner::run_draft(const Batch& batch, const Batch& drafting,
+                            const GreedyChooser& chooser) {
+  narrow_to_draft(batch);
+  forward_mtp(ops_, model_, batch, pool_, act_, chooser.chosen(), &drafting);
 }
 
 void ModelRunner::accept(SequenceState& sequence, int64_t n) {

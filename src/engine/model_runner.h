@@ -13,6 +13,10 @@
 
 namespace pewter {
 
+// Sequences whose guesses of the MTP layer may be one recording, of which there is one for each
+// number of them and of guesses. More of them keep the GPU busy from one recording to the next.
+inline constexpr int64_t kMostChained = 8;
+
 struct RunnerOptions {
   int64_t chunk_rows = 512;     // rows of a prefill chunk; a multiple of kDeltaChunk
   int64_t max_sequences = 1;    // sequences in one decode step, and slots
@@ -72,9 +76,9 @@ class ModelRunner {
   // asked for, at most most_logits() of them.
   void chunk_logits(int64_t begin, int64_t end);
   int64_t most_logits() const { return store_.all.logits.dim(0); }
-  // Where decode steps find tokens that stand for choices: -1 - i is choices[i]. Before the first
-  // of them.
-  void set_choices(const TensorView& choices) { chosen_.choices = choices; }
+  // Where decode steps find tokens that stand for choices: -1 - i is choice i. Before the first of
+  // them.
+  void set_choices(const ChosenTokens& choices) { chosen_ = choices; }
   // A decode step, each sequence at most once. Nothing is committed until accept().
   void decode(std::span<const SequenceRows> rows);
   // Commits the first n rows of the sequence's last decode step and rejects the others; a step that
@@ -85,12 +89,19 @@ class ModelRunner {
   void fill_mtp(const MtpRows& rows);
   // The same for what decode steps have committed, each sequence at most once.
   void follow_mtp(std::span<const MtpRows> rows);
-  // A step, each sequence at most once; logits of every sequence's last row, which the chooser
-  // chooses from, hidden of all.
-  void draft_mtp(std::span<const MtpRows> rows, GreedyChooser& chooser);
-  // Right after a step of one row a sequence, the next one of the first `sequences` of them: one
-  // position on, from the layer's own hidden and what was chosen, which nobody waits for.
-  void draft_mtp_on(int64_t sequences, GreedyChooser& chooser);
+  // A chain of steps that are recorded as one. The first is of these rows. From the first
+  // `sequences`, one row each, it chooses a first guess; others, of which it makes keys and values
+  // alone, may be what one of these sequences has committed before. Every further step starts a
+  // position on from the layer's own hidden and what was chosen, which nobody waits for. Guess
+  // number n of sequence i, from 0, is the chooser's choice n * sequences + i. More than one guess
+  // for at most kMostChained sequences.
+  struct Guesses {
+    int64_t sequences = 1, each = 1;
+  };
+  void draft_mtp(std::span<const MtpRows> rows, const Guesses& guesses, GreedyChooser& chooser);
+  // Right behind them a step more of the first `sequences`, whose choices are number `choices` and
+  // on.
+  void draft_mtp_on(int64_t sequences, int64_t choices, GreedyChooser& chooser);
   // Brings the slot's state up to the committed length, before it is exported.
   void fold(SequenceState& sequence);
 
@@ -124,14 +135,21 @@ class ModelRunner {
   Status allocate();
   const Batch& fill_batch(Phase phase, std::span<const SequenceRows> rows,
                           std::span<const int64_t> positions);
-  const Batch& make_mtp_batch(Phase phase, std::span<const MtpRows> rows, LogitsWanted logits);
+  void set_mtp_rows(std::span<const MtpRows> rows, LogitsWanted logits);
+  const Batch& make_mtp_batch(Phase phase, std::span<const MtpRows> rows);  // without logits
   // Whether what waited is among the rows' hidden, and has to be brought together with the rest.
   static bool has_earlier(std::span<const MtpRows> rows);
   void gather_hidden(std::span<const MtpRows> rows);
-  void run_draft(const Batch& batch, GreedyChooser& chooser);
-  enum class StepKind : uint8_t { kTarget, kDraft, kFollow, kFollowGathered };
-  // Runs a decode step, or replays one that enqueued the same.
-  void run_step(const Batch& batch, StepKind kind, const std::function<void()>& step);
+  // The tensors of a step that drafts, and the step.
+  void narrow_to_draft(const Batch& batch);
+  void run_draft(const Batch& batch, const Batch& drafting, const GreedyChooser& chooser);
+  // Recordings have the addresses of one chooser.
+  void record_with(const GreedyChooser& chooser);
+  enum class StepKind : uint8_t { kTarget, kDraft, kDraftOn, kFollow, kFollowGathered };
+  // Runs a decode step, or replays one that enqueued the same: of such a first batch, and of as
+  // many steps.
+  void run_step(StepKind kind, const Batch& batch, int64_t steps,
+                const std::function<void()>& step);
 
   const Qwen35Model& model_;
   Device& device_;
@@ -139,11 +157,12 @@ class ModelRunner {
   RunnerOptions options_;
   bool replay_ = true;
   ChosenTokens chosen_;            // which decode steps may go on from
-  ChosenTokens recorded_choices_;  // which recorded drafts go on from
+  uint64_t recorded_chooser_ = 0;  // whose choices recorded drafts make; 0: there are none
   StatePool pool_;
   ActivationStore store_;
   Activations act_;  // store_'s tensors cut to the current step
   StepBatch batch_;
+  Batch drafting_;  // of a chain's first step the rows that are drafted from
   std::vector<SequenceRows> mtp_rows_;
   std::vector<int64_t> mtp_positions_;
   std::vector<int32_t> mtp_choices_;  // tokens that stand for choices

@@ -22,7 +22,7 @@ Result<std::unique_ptr<Drafter>> MtpDrafter::make(ModelRunner& runner, Device& d
                                         .width = runner.model().config.hidden_size,
                                         .dtype = ops.activation_dtype()}));
   const auto sequences = static_cast<size_t>(options.max_sequences);
-  drafter->rows_.reserve(sequences);
+  drafter->rows_.reserve(sequences + 1);
   drafter->drafting_.reserve(sequences);
   return std::unique_ptr<Drafter>(std::move(drafter));
 }
@@ -80,10 +80,17 @@ void MtpDrafter::follow_all() {
   rows_.clear();
 }
 
+// One sequence alone is read as it is drafted for, unless something of it waits. For more of them
+// there would be too many kinds of steps to record.
+bool MtpDrafter::reads_at_once(const DraftSequence& sequence) const {
+  return drafting_.size() == 1 && sequence.most > 0 && waiting_->count(sequence.state->slot) == 0;
+}
+
 // Before drafting, which overwrites the target's hidden.
 void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
   rows_.clear();
   for (const DraftSequence& sequence : sequences) {
+    if (reads_at_once(sequence)) continue;
     if (sequence.most > 0) {
       const MtpRows rows = unread_rows(sequence, 1);
       if (!rows.tokens.empty()) follow(rows);
@@ -98,17 +105,18 @@ void MtpDrafter::keep_up(std::span<const DraftSequence> sequences) {
 
 // First keys and values of the committed rows; then the last one of every sequence, with the hidden
 // of the target, gives its first guess, and, as long as guesses are wanted, one row each with the
-// layer's own. All of it is enqueued, and then waited for once. Who gets most guesses stands first,
-// so that those who go on are the first rows of the step before.
-void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
-  keep_up(sequences);
+// layer's own. All of it is enqueued, as one recorded step as far as all want guesses and one each
+// from there on. Who gets most guesses stands first, so that those who go on are the first rows of
+// the step before.
+bool MtpDrafter::start(std::span<const DraftSequence> sequences) {
   drafting_.clear();
   for (const DraftSequence& sequence : sequences)
     if (sequence.most > 0) drafting_.push_back(&sequence);
-  if (drafting_.empty()) return;
   std::ranges::sort(drafting_, [](const DraftSequence* a, const DraftSequence* b) {
     return a->most != b->most ? a->most > b->most : a < b;
   });
+  keep_up(sequences);
+  if (drafting_.empty()) return false;
   rows_.clear();
   for (const DraftSequence* sequence : drafting_) {
     const MtpRows rows = committed_rows(*sequence);
@@ -118,10 +126,19 @@ void MtpDrafter::draft(std::span<const DraftSequence> sequences) {
                      .position = rows.position + before,
                      .hidden_row = rows.hidden_row + before});
   }
-  runner_.draft_mtp(rows_, *chooser_);
-  for (int64_t number = 2; guessing(number) > 0; ++number)
-    runner_.draft_mtp_on(guessing(number), *chooser_);
-  hand_out(chooser_->tokens());
+  if (const DraftSequence& first = *drafting_[0]; reads_at_once(first) && first.rows > 1)
+    rows_.push_back(unread_rows(first, 1));
+  const int64_t count = std::ssize(drafting_);
+  const int64_t together = count <= kMostChained ? drafting_.back()->most : 1;
+  runner_.draft_mtp(rows_, {.sequences = count, .each = together}, *chooser_);
+  int64_t choices = together * count;
+  for (int64_t number = together + 1; guessing(number) > 0; ++number) {
+    runner_.draft_mtp_on(guessing(number), choices, *chooser_);
+    choices += guessing(number);
+  }
+  chooser_->read(choices);
+  hand_out();
+  return true;
 }
 
 int64_t MtpDrafter::guessing(int64_t number) const {
@@ -129,15 +146,31 @@ int64_t MtpDrafter::guessing(int64_t number) const {
   return std::ranges::partition_point(drafting_, wants) - drafting_.begin();
 }
 
-void MtpDrafter::hand_out(std::span<const int32_t> guesses) const {
+void MtpDrafter::hand_out() const {
   for (size_t i = 0; i < drafting_.size(); ++i) {
-    size_t at = i;
+    auto at = static_cast<int64_t>(i);
     for (int64_t number = 1; number <= drafting_[i]->most; ++number) {
-      if (guesses[at] < 0) break;  // not finite: it and what came of it is nothing
-      drafting_[i]->drafts->push_back(guesses[at]);
-      at += static_cast<size_t>(guessing(number));
+      drafting_[i]->drafts->push_back(static_cast<int32_t>(-1 - at));
+      at += guessing(number);
     }
   }
+}
+
+void MtpDrafter::finish(bool all) {
+  if (drafting_.empty()) return;
+  const std::span<const int32_t> guesses = chooser_->tokens();
+  for (const DraftSequence* sequence : drafting_) {
+    std::vector<int32_t>& drafts = *sequence->drafts;
+    for (auto draft = drafts.end() - sequence->most; draft != drafts.end(); ++draft) {
+      *draft = guesses[static_cast<size_t>(-1 - *draft)];
+      if (*draft >= 0) continue;
+      *draft = chooser_->token_for_none();
+      if (all) continue;
+      drafts.erase(draft, drafts.end());  // not finite: it and what came of it is nothing
+      break;
+    }
+  }
+  drafting_.clear();
 }
 
 }  // namespace pewter

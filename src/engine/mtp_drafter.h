@@ -19,13 +19,21 @@ class MtpDrafter final : public Drafter {
 
   Status begin(const SequenceState& state, int64_t positions) override;
   void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) override;
-  void draft(std::span<const DraftSequence> sequences) override;
+  void draft(std::span<const DraftSequence> sequences) override {
+    start(sequences);
+    finish(/*all=*/false);
+  }
+  bool start(std::span<const DraftSequence> sequences) override;
+  void finish(bool all) override;
+  ChosenTokens choices() const override { return chooser_->chosen(); }
 
  private:
   MtpDrafter(ModelRunner& runner, Ops& ops) : runner_(runner), ops_(ops) {}
   // What the step before committed of a sequence.
   static MtpRows committed_rows(const DraftSequence& sequence);
   MtpRows unread_rows(const DraftSequence& sequence, int64_t spared) const;
+  // Whether its committed rows but the last are part of the first step that drafts.
+  bool reads_at_once(const DraftSequence& sequence) const;
   // Keys and values alone, of committed rows that nothing is drafted from; of sequences that are
   // not drafted for, once many wait.
   void keep_up(std::span<const DraftSequence> sequences);
@@ -35,15 +43,15 @@ class MtpDrafter final : public Drafter {
   void follow_all();
   // Of those drafted for, how many get a guess of this number, from 1.
   int64_t guessing(int64_t number) const;
-  // The guesses of all: every first one, every second one and so on.
-  void hand_out(std::span<const int32_t> guesses) const;
+  // Appends what stands for their guesses: every first one, every second one and so on.
+  void hand_out() const;
 
   ModelRunner& runner_;
   Ops& ops_;
   std::optional<GreedyChooser> chooser_;
   std::optional<WaitingRows> waiting_;
   std::vector<MtpRows> rows_;
-  std::vector<const DraftSequence*> drafting_;  // by falling number of guesses
+  std::vector<const DraftSequence*> drafting_;  // by falling number of guesses, until finish()
 };
 
 }  // namespace pewter

@@ -38,8 +38,8 @@ void Speculator::look_up(const DraftSequence& sequence, DraftCandidate& candidat
   candidate.found = std::ssize(found);
 }
 
-void Speculator::draft(std::span<const DraftSequence> sequences, int64_t others) {
-  const double begin = now();
+bool Speculator::start(std::span<const DraftSequence> sequences, int64_t others) {
+  begin_ = now();
   candidates_.clear();
   for (const DraftSequence& sequence : sequences) {
     DraftCandidate candidate{.slot = sequence.state->slot, .most = model_ ? sequence.most : 0};
@@ -47,7 +47,7 @@ void Speculator::draft(std::span<const DraftSequence> sequences, int64_t others)
     candidates_.push_back(candidate);
   }
   depth_.choose(candidates_, others);
-  int64_t depth = 0;
+  depth_asked_ = 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const DraftCandidate& chosen = candidates_[i];
     Slot& slot = this->slot(*sequences[i].state);
@@ -56,17 +56,21 @@ void Speculator::draft(std::span<const DraftSequence> sequences, int64_t others)
       sequences[i].drafts->insert(sequences[i].drafts->end(), slot.found.begin(),
                                   slot.found.begin() + chosen.drafts);
     else
-      depth = std::max(depth, chosen.drafts);
+      depth_asked_ = std::max(depth_asked_, chosen.drafts);
   }
-  if (model_) ask_model(sequences);
-  depth_.drafted(std::ssize(sequences), depth, now() - begin);
+  return model_ && ask_model(sequences);
 }
 
-void Speculator::ask_model(std::span<const DraftSequence> sequences) {
+void Speculator::finish(bool all) {
+  if (model_) model_->finish(all);
+  depth_.drafted(std::ssize(candidates_), depth_asked_, now() - begin_);
+}
+
+bool Speculator::ask_model(std::span<const DraftSequence> sequences) {
   asked_.assign(sequences.begin(), sequences.end());
   for (size_t i = 0; i < asked_.size(); ++i)
     asked_[i].most = candidates_[i].source == DraftSource::kModel ? candidates_[i].drafts : 0;
-  model_->draft(asked_);
+  return model_->start(asked_);
 }
 
 void Speculator::judged(const SequenceState& state, int64_t drafted, int64_t accepted) {

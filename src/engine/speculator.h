@@ -25,9 +25,11 @@ class Speculator {
   // As Drafter's.
   Status begin(const SequenceState& state, int64_t positions);
   void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin);
-  // Appends guesses to each sequence's drafts, none where none would pay. `others`: sequences that
-  // will be in the step besides.
-  void draft(std::span<const DraftSequence> sequences, int64_t others);
+  // Appends guesses to each sequence's drafts, none where none would pay, in two halves as
+  // Drafter's. `others`: sequences that will be in the step besides.
+  bool start(std::span<const DraftSequence> sequences, int64_t others);
+  void finish(bool all);
+  ChosenTokens choices() const { return model_ ? model_->choices() : ChosenTokens(); }
 
   // The drafts of a sequence were verified.
   void judged(const SequenceState& state, int64_t drafted, int64_t accepted);
@@ -38,7 +40,7 @@ class Speculator {
  private:
   void look_up(const DraftSequence& sequence, DraftCandidate& candidate);
   // Has the model draft what was chosen of it, and keep up with the other sequences.
-  void ask_model(std::span<const DraftSequence> sequences);
+  bool ask_model(std::span<const DraftSequence> sequences);
   struct Slot {
     SuffixIndex index;
     std::vector<int32_t> found;
@@ -54,6 +56,9 @@ class Speculator {
   std::vector<Slot> slots_;
   std::vector<DraftCandidate> candidates_;
   std::vector<DraftSequence> asked_;
+  // Between start() and finish():
+  double begin_ = 0;
+  int64_t depth_asked_ = 0;  // the most guesses that the model makes of a sequence
 };
 
 }  // namespace pewter

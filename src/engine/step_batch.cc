@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "model/kv_cache.h"
 
@@ -14,34 +15,39 @@ Result<StepBatch> StepBatch::make(Device& device, const Sizes& sizes) {
   made.staging_.resize(static_cast<size_t>(sizes.words()));
   made.there_.resize(made.staging_.size());
   TRY_ASSIGN(made.memory_, device.allocate(sizes.words() * 4));
-  made.batch_.page_table_stride = sizes.pages;
+  made.chain_.reserve(static_cast<size_t>(sizes.steps));
   return made;
 }
 
-void StepBatch::lay_out(int64_t rows, int64_t sequences) {
-  const auto* at = reinterpret_cast<const int32_t*>(memory_.data());
-  const auto take = [&at](int64_t count) { return std::exchange(at, at + count); };
-  batch_.tokens = take(rows);
-  batch_.hidden_rows = take(rows);
-  batch_.positions = take(3 * rows);
-  batch_.context_length = take(sequences);
-  batch_.accepted = take(sequences);
-  batch_.embedding_index = take(rows);
-  batch_.row_sequence = take(rows);
-  batch_.logits_rows = take(rows);
-  batch_.row_begin = take(sequences + 1);
-  batch_.position_delta = take(sequences);
-  batch_.slot = take(sequences);
-  batch_.page_table = take(sequences * sizes_.pages);
+Batch StepBatch::lay_out(Phase phase, int64_t rows, int64_t sequences) {
+  const auto* const base = reinterpret_cast<const int32_t*>(memory_.data());
+  const auto take = [&](int64_t count) { return base + std::exchange(end_, end_ + count); };
+  Batch batch{.phase = phase, .rows = rows, .sequences = sequences};
+  batch.tokens = take(rows);
+  batch.hidden_rows = take(rows);
+  batch.positions = take(3 * rows);
+  batch.context_length = take(sequences);
+  batch.accepted = take(sequences);
+  batch.embedding_index = take(rows);
+  batch.row_sequence = take(rows);
+  batch.logits_rows = take(rows);
+  batch.row_begin = take(sequences + 1);
+  batch.position_delta = take(sequences);
+  batch.slot = take(sequences);
+  batch.page_table = base;
+  batch.page_table_stride = sizes_.pages;
+  batch.most_positions = kShortContext;  // unless a sequence has more
+  return batch;
 }
 
-void StepBatch::upload() {
-  const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
-  int64_t end =
-      batch_.page_table - base + (batch_.sequences - 1) * batch_.page_table_stride + last_pages_;
-  const int64_t begin =
-      std::mismatch(staging_.begin(), staging_.begin() + end, there_.begin()).first -
-      staging_.begin();
+int32_t* StepBatch::host(const int32_t* array) {
+  return staging_.data() + (array - reinterpret_cast<const int32_t*>(memory_.data()));
+}
+
+void StepBatch::upload(int64_t begin, int64_t end) {
+  begin = std::mismatch(staging_.begin() + begin, staging_.begin() + end, there_.begin() + begin)
+              .first -
+          staging_.begin();
   const auto is_there = [this](int64_t word) {
     return staging_[static_cast<size_t>(word)] == there_[static_cast<size_t>(word)];
   };
@@ -53,70 +59,99 @@ void StepBatch::upload() {
   device_->copy_to_device(memory_.data() + 4 * begin, std::as_bytes(words));
 }
 
-const Batch& StepBatch::fill(Phase phase, std::span<const SequenceRows> rows,
-                             std::span<const int64_t> positions) {
+std::span<const Batch> StepBatch::fill_chain(Phase phase, std::span<const SequenceRows> rows,
+                                             std::span<const int64_t> positions,
+                                             const Further& further) {
   const auto sequences = static_cast<int64_t>(rows.size());
   CHECK(sequences <= sizes_.sequences, sequences, " sequences in a step");
+  CHECK(further.steps < sizes_.steps && further.sequences <= sequences, "a chain of ",
+        further.steps, " further steps of ", further.sequences, " sequences");
   int64_t all_rows = 0;
   for (const SequenceRows& plan : rows) all_rows += std::ssize(plan.tokens);
   CHECK(all_rows <= sizes_.rows, all_rows, " rows in a step");
-  lay_out(all_rows, sequences);
-  const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
-  const auto host = [&](const int32_t* device_array) {
-    return staging_.data() + (device_array - base);
-  };
-  int64_t row = 0, logits = 0, most_positions = 0;
+  chain_.clear();
+  end_ = table_words();
+  chain_.push_back(lay_out(phase, all_rows, sequences));
+  int64_t row = 0;
   for (int64_t s = 0; s < sequences; ++s) {
     const SequenceRows& plan = rows[static_cast<size_t>(s)];
-    const SequenceState& sequence = *plan.sequence;
-    const auto count = static_cast<int64_t>(plan.tokens.size());
-    const int64_t begin = positions.empty() ? sequence.length : positions[static_cast<size_t>(s)];
-    CHECK(count > 0, "a sequence without rows");
-    CHECK(pages_for(begin + count) <= static_cast<int64_t>(sequence.pages.size()), "sequence of ",
-          begin, " + ", count, " positions in ", sequence.pages.size(), " pages");
-    most_positions = std::max(most_positions, begin + count);
-    host(batch_.row_begin)[s] = static_cast<int32_t>(row);
-    host(batch_.position_delta)[s] = sequence.position_delta;
-    host(batch_.context_length)[s] = static_cast<int32_t>(begin);
-    host(batch_.slot)[s] = sequence.slot;
-    host(batch_.accepted)[s] = sequence.pending;
-    std::copy(sequence.pages.begin(), sequence.pages.end(),
-              host(batch_.page_table) + s * batch_.page_table_stride);
-    last_pages_ = std::ssize(sequence.pages);
-    for (int64_t i = 0; i < count; ++i, ++row) {
-      host(batch_.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
-      host(batch_.embedding_index)[row] = -1;
-      host(batch_.hidden_rows)[row] =
-          static_cast<int32_t>(plan.hidden_row < 0 ? row : plan.hidden_row + i);
-      host(batch_.row_sequence)[row] = static_cast<int32_t>(s);
-      std::fill_n(host(batch_.positions) + 3 * row, 3, static_cast<int32_t>(begin + i));
-      const bool wanted = plan.logits == LogitsWanted::kAll ||
-                          (plan.logits == LogitsWanted::kLast && i + 1 == count) ||
-                          (plan.logits == LogitsWanted::kAllButFirst && i > 0);
-      if (!wanted) continue;
-      CHECK(logits < sizes_.logits_rows, "too many rows with logits");
-      host(batch_.logits_rows)[logits++] = static_cast<int32_t>(row);
-    }
+    const int64_t begin =
+        positions.empty() ? plan.sequence->length : positions[static_cast<size_t>(s)];
+    row = write(plan, s, row, begin, s < further.sequences ? further.steps : 0);
   }
-  host(batch_.row_begin)[sequences] = static_cast<int32_t>(row);
-  batch_.phase = phase;
-  batch_.rows = row;
-  batch_.sequences = sequences;
-  batch_.logits_count = logits;
-  batch_.most_positions = most_positions <= kShortContext ? kShortContext : 0;
-  upload();
-  return batch_;
+  for (int64_t i = 0; i < further.steps; ++i) {
+    const Batch& before = chain_.back();
+    chain_.push_back(lay_out(phase, further.sequences, further.sequences));
+    write_behind(before, i * further.sequences, chain_.back());
+  }
+  upload_arrays();
+  return chain_;
+}
+
+int64_t StepBatch::write(const SequenceRows& plan, int64_t index, int64_t row, int64_t begin,
+                         int64_t further) {
+  Batch& batch = chain_.front();
+  const SequenceState& sequence = *plan.sequence;
+  const auto count = static_cast<int64_t>(plan.tokens.size());
+  CHECK(count > 0, "a sequence without rows");
+  CHECK(pages_for(begin + count + further) <= std::ssize(sequence.pages), "sequence of ", begin,
+        " + ", count + further, " positions in ", sequence.pages.size(), " pages");
+  if (begin + count + further > kShortContext) batch.most_positions = 0;  // for all steps at once
+  host(batch.row_begin)[index] = static_cast<int32_t>(row);
+  host(batch.row_begin)[index + 1] = static_cast<int32_t>(row + count);
+  host(batch.position_delta)[index] = sequence.position_delta;
+  host(batch.context_length)[index] = static_cast<int32_t>(begin);
+  host(batch.slot)[index] = sequence.slot;
+  host(batch.accepted)[index] = sequence.pending;
+  const int64_t table = index * sizes_.pages;
+  std::ranges::copy(sequence.pages, staging_.begin() + table);
+  upload(table, table + std::ssize(sequence.pages));
+  for (int64_t i = 0; i < count; ++i, ++row) {
+    host(batch.tokens)[row] = plan.tokens[static_cast<size_t>(i)];
+    host(batch.embedding_index)[row] = -1;
+    host(batch.hidden_rows)[row] =
+        static_cast<int32_t>(plan.hidden_row < 0 ? row : plan.hidden_row + i);
+    host(batch.row_sequence)[row] = static_cast<int32_t>(index);
+    std::fill_n(host(batch.positions) + 3 * row, 3, static_cast<int32_t>(begin + i));
+    const bool wanted = plan.logits == LogitsWanted::kAll ||
+                        (plan.logits == LogitsWanted::kLast && i + 1 == count) ||
+                        (plan.logits == LogitsWanted::kAllButFirst && i > 0);
+    if (!wanted) continue;
+    CHECK(batch.logits_count < sizes_.logits_rows, "too many rows with logits");
+    host(batch.logits_rows)[batch.logits_count++] = static_cast<int32_t>(row);
+  }
+  return row;
+}
+
+void StepBatch::write_behind(const Batch& before, int64_t first_choice, Batch& batch) {
+  batch.logits_count = batch.sequences;
+  batch.most_positions = before.most_positions;
+  host(batch.row_begin)[0] = 0;
+  for (int64_t s = 0; s < batch.sequences; ++s) {
+    const int32_t begin = host(before.row_begin)[s], end = host(before.row_begin)[s + 1];
+    const int32_t position = host(before.context_length)[s] + end - begin;
+    host(batch.tokens)[s] = static_cast<int32_t>(-1 - first_choice - s);
+    host(batch.hidden_rows)[s] = end - 1;
+    std::fill_n(host(batch.positions) + 3 * s, 3, position);
+    host(batch.context_length)[s] = position;
+    host(batch.embedding_index)[s] = -1;
+    host(batch.row_sequence)[s] = host(batch.logits_rows)[s] = static_cast<int32_t>(s);
+    host(batch.row_begin)[s + 1] = static_cast<int32_t>(s + 1);
+    host(batch.accepted)[s] = host(before.accepted)[s];
+    host(batch.position_delta)[s] = host(before.position_delta)[s];
+    host(batch.slot)[s] = host(before.slot)[s];
+  }
 }
 
 const Batch& StepBatch::want_logits(int64_t begin, int64_t end) {
-  CHECK(begin >= 0 && begin < end && end <= batch_.rows && end - begin <= sizes_.logits_rows,
-        "logits of rows ", begin, " to ", end, " of ", batch_.rows);
-  const auto* base = reinterpret_cast<const int32_t*>(memory_.data());
-  int32_t* const rows = staging_.data() + (batch_.logits_rows - base);
+  Batch& batch = chain_.front();
+  CHECK(begin >= 0 && begin < end && end <= batch.rows && end - begin <= sizes_.logits_rows,
+        "logits of rows ", begin, " to ", end, " of ", batch.rows);
+  int32_t* const rows = host(batch.logits_rows);
   std::iota(rows, rows + (end - begin), static_cast<int32_t>(begin));
-  batch_.logits_count = end - begin;
-  upload();
-  return batch_;
+  batch.logits_count = end - begin;
+  upload_arrays();
+  return batch;
 }
 
 }  // namespace pewter

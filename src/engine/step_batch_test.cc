@@ -20,7 +20,8 @@ class CountingHost final : public HostDevice {
   std::vector<int64_t> copies;  // bytes of each
 };
 
-constexpr StepBatch::Sizes kSizes{.rows = 24, .sequences = 6, .logits_rows = 24, .pages = 700};
+constexpr StepBatch::Sizes kSizes{
+    .rows = 24, .sequences = 6, .logits_rows = 24, .pages = 700, .steps = 4};
 
 SequenceState sequence(int32_t slot, int64_t pages, int64_t length) {
   SequenceState state{.slot = slot, .length = length, .pending = slot % 3};
@@ -60,8 +61,9 @@ TEST(StepBatch, SendsWhatDiffers) {
     batch.fill(Phase::kDecode, std::span(&rows, 1));
   };
   fill();
-  ASSERT_EQ(device.copies.size(), 1u);
-  EXPECT_GT(device.copies[0], 600 * 4);
+  ASSERT_EQ(device.copies.size(), 2u);
+  EXPECT_EQ(device.copies[0], 600 * 4);
+  EXPECT_LE(device.copies[1], 4 * (8 * 3 + 6));
   fill();
   EXPECT_EQ(device.copies.size(), 0u);
   // The next step: other tokens, further on. Pages stay.
@@ -70,6 +72,11 @@ TEST(StepBatch, SendsWhatDiffers) {
   fill();
   ASSERT_EQ(device.copies.size(), 1u);
   EXPECT_LE(device.copies[0], 4 * (5 * 3 + 2));
+  // A step of fewer rows, whose arrays lie elsewhere; the pages do not.
+  tokens = {9};
+  fill();
+  ASSERT_EQ(device.copies.size(), 1u);
+  EXPECT_LE(device.copies[0], 4 * (8 + 6));
   // A page more, alone.
   state.pages.push_back(3);
   fill();
@@ -105,6 +112,73 @@ TEST(StepBatch, IsTheSameHoweverItWasSent) {
         << step;
     if (step % 5 != 0) continue;
     EXPECT_EQ(contents(used.want_logits(0, 1), rows), contents(fresh.want_logits(0, 1), rows));
+  }
+}
+
+// A chain's steps are those that one would fill in turn, and travel together.
+TEST(StepBatch, FillsChains) {
+  CountingHost device;
+  Rng rng(6);
+  StepBatch batch = StepBatch::make(device, kSizes).value();
+  std::vector<SequenceState> states;
+  for (int32_t i = 0; i < kSizes.sequences; ++i) states.push_back(sequence(i, 4, 0));
+  const std::vector<int32_t> tokens = {7, 8, 9};
+  for (int round = 0; round < 500; ++round) {
+    std::vector<SequenceRows> rows;
+    std::vector<int64_t> positions;
+    for (SequenceState& state : states) {
+      if (rng.below(2) == 0) continue;
+      state.position_delta = static_cast<int32_t>(rng.below(4));
+      rows.push_back({.sequence = &state,
+                      .tokens = std::span(tokens).first(1 + rng.below(3)),
+                      .hidden_row = static_cast<int64_t>(rng.below(9))});
+      positions.push_back(static_cast<int64_t>(rng.below(200)));
+    }
+    if (rows.empty()) continue;
+    const auto steps = static_cast<int64_t>(1 + rng.below(4));
+    const auto going_on = 1 + rng.below(rows.size());
+    device.copies.clear();
+    const std::span<const Batch> chain =
+        batch.fill_chain(Phase::kDecode, rows, positions,
+                         {.steps = steps - 1, .sequences = static_cast<int64_t>(going_on)});
+    ASSERT_EQ(std::ssize(chain), steps);
+    // Of the arrays one; of those sequences' pages, where others stood before.
+    EXPECT_LE(std::ssize(device.copies), 1 + std::ssize(rows));
+    std::vector<int32_t> choices(rows.size());
+    int32_t choice = 0;
+    for (const Batch& step : chain) {
+      StepBatch fresh = StepBatch::make(device, kSizes).value();
+      EXPECT_EQ(contents(step, rows), contents(fresh.fill(Phase::kDecode, rows, positions), rows));
+      int64_t end = 0;
+      for (size_t s = 0; s < rows.size(); ++s) {
+        end += std::ssize(rows[s].tokens);
+        positions[s] += std::ssize(rows[s].tokens);
+        rows[s].hidden_row = end - 1;
+      }
+      rows.resize(going_on);
+      positions.resize(going_on);
+      for (size_t s = 0; s < going_on; ++s) {
+        choices[s] = -1 - choice++;
+        rows[s].tokens = std::span(choices).subspan(s, 1);
+      }
+    }
+  }
+}
+
+// A chain is recorded with one kind of kernels for contexts, whichever of its steps has the
+// longest.
+TEST(StepBatch, AChainIsShortWhenAllOfItIs) {
+  HostDevice device;
+  StepBatch batch = StepBatch::make(device, kSizes).value();
+  SequenceState state = sequence(1, 600, 0);
+  const std::vector<int32_t> tokens = {7, 8};
+  const SequenceRows rows{.sequence = &state, .tokens = tokens};
+  for (const int64_t more : {0, 1}) {
+    const int64_t position = kShortContext - 4 + more;
+    for (const Batch& step :
+         batch.fill_chain(Phase::kDecode, std::span(&rows, 1), std::span(&position, 1),
+                          {.steps = 2, .sequences = 1}))
+      EXPECT_EQ(step.most_positions, more == 0 ? kShortContext : 0);
   }
 }
 

@@ -1,6 +1,6 @@
 // Steps ahead: on a device that runs behind the host's back the next step is enqueued before the
-// choices of the one before it are heard, wherever only tokens depend on them. What is said stays
-// the same.
+// choices of the one before it are heard, wherever only tokens depend on them; with a drafter,
+// before its guesses are heard. What is said stays the same.
 
 #include <algorithm>
 
@@ -28,12 +28,14 @@ class StepsAhead : public test::RigTest {
     rig_.reset();
   }
   // asynchronous: what the device says of itself.
-  void make(bool asynchronous) {
+  void make(bool asynchronous, const DraftOptions& draft = {}) {
     engine_.reset();
     rig_ = TestRig::make(GetParam(), kOptions);
     rig_->runner.reset();
     device_ = std::make_unique<CountingDevice>(*rig_->backend.device, asynchronous);
-    engine_ = Engine::make(rig_->model, *device_, *rig_->backend.ops, {.runner = kOptions}).value();
+    engine_ = Engine::make(rig_->model, *device_, *rig_->backend.ops,
+                           {.runner = kOptions, .draft = draft})
+                  .value();
   }
   Request request(int64_t max_tokens, uint64_t seed = 1) const {
     return {.prompt = tokens(20, seed),
@@ -52,6 +54,35 @@ class StepsAhead : public test::RigTest {
     device_->take_events();
     EXPECT_EQ(std::ssize(run(request).tokens), request.max_tokens);
     return device_->take_events();
+  }
+
+  // What requests say that run together.
+  std::vector<Output> run_all(const std::vector<Request>& requests) {
+    std::vector<TokenStream> streams;
+    for (const Request& wanted : requests) streams.push_back(engine_->submit(wanted).value());
+    std::vector<Output> outputs;
+    for (TokenStream& stream : streams) outputs.push_back(test::read_all(stream));
+    EXPECT_TRUE(test::becomes_idle(*engine_));
+    return outputs;
+  }
+  // The crowd's, and texts that stop on the way, beside others that go on.
+  std::vector<Request> requests() const {
+    std::vector<Request> all = test::crowd(GetParam(), 10, 3);
+    for (uint64_t seed = 20; seed < 24; ++seed) {
+      all.push_back(request(40, seed));
+      all.back().ignore_stop = false;
+      all.back().sampling = {.temperature = 1, .seed = seed};
+      for (int32_t id = 0; id < 200; id += 11) all.back().stop_ids.push_back(id);
+    }
+    return all;
+  }
+  static void expect_same(const std::vector<Output>& ours, const std::vector<Output>& others) {
+    ASSERT_EQ(ours.size(), others.size());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_EQ(ours[i].tokens, others[i].tokens) << i;
+      EXPECT_EQ(ours[i].logprobs, others[i].logprobs) << i;
+      EXPECT_EQ(ours[i].completion.reason, others[i].completion.reason) << i;
+    }
   }
 
   std::unique_ptr<TestRig> rig_;
@@ -110,37 +141,15 @@ TEST_P(StepsAhead, AreLeftOutWhereTheRulesChange) {
   EXPECT_EQ(events(wanted), "wswswsswsww");
 }
 
-// Texts that stop on the way, beside others that go on.
 TEST_P(StepsAhead, ChangeNothingThatIsSaid) {
-  const std::vector<Request> requests = [&] {
-    std::vector<Request> all = test::crowd(GetParam(), 10, 3);
-    for (uint64_t seed = 20; seed < 24; ++seed) {
-      all.push_back(request(40, seed));
-      all.back().ignore_stop = false;
-      all.back().sampling = {.temperature = 1, .seed = seed};
-      for (int32_t id = 0; id < 200; id += 11) all.back().stop_ids.push_back(id);
-    }
-    return all;
-  }();
-  const auto all_at_once = [&] {
-    std::vector<TokenStream> streams;
-    for (const Request& wanted : requests) streams.push_back(engine_->submit(wanted).value());
-    std::vector<Output> outputs;
-    for (TokenStream& stream : streams) outputs.push_back(test::read_all(stream));
-    EXPECT_TRUE(test::becomes_idle(*engine_));
-    return outputs;
-  };
-  const std::vector<Output> ahead = all_at_once();
+  const std::vector<Request> requests = this->requests();
+  const std::vector<Output> ahead = run_all(requests);
   make(false);
-  const std::vector<Output> in_turn = all_at_once();
-  int64_t stopped = 0;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(ahead[i].tokens, in_turn[i].tokens) << i;
-    EXPECT_EQ(ahead[i].logprobs, in_turn[i].logprobs) << i;
-    EXPECT_EQ(ahead[i].completion.reason, in_turn[i].completion.reason) << i;
-    stopped += ahead[i].completion.reason == FinishReason::kStop;
-  }
-  EXPECT_GE(stopped, 3);
+  expect_same(ahead, run_all(requests));
+  const auto stops = [](const Output& output) {
+    return output.completion.reason == FinishReason::kStop;
+  };
+  EXPECT_GE(std::ranges::count_if(ahead, stops), 3);
 }
 
 // The step that was enqueued for a text that has stopped is lost, and nobody else's.
@@ -164,6 +173,56 @@ TEST_P(StepsAhead, AStopIsTheLastThatIsSaid) {
 // Cancelled while a step of it is on its way.
 TEST_P(StepsAhead, AreForgottenWithTheirRequest) {
   const std::vector<int32_t> alone = run(request(30, 2)).tokens;
+  for (int i = 0; i < 5; ++i) {
+    TokenStream left = engine_->submit(request(400)).value();
+    TokenStream stays = engine_->submit(request(30, 2)).value();
+    StreamNews news;
+    for (int heard = 0; heard < 4; heard += static_cast<int>(news.tokens.size())) left.wait(news);
+    left.cancel();
+    EXPECT_EQ(test::read_all(stays).tokens, alone);
+    test::read_all(left);
+  }
+  EXPECT_TRUE(test::becomes_idle(*engine_));
+  EXPECT_EQ(engine_->status().cache_tokens_used, 0);
+}
+
+constexpr DraftOptions kDrafts{.method = DraftMethod::kMtp, .tokens = 3};
+
+// Whether behind the prompt's token there are rounds alone, the last token perhaps in a step of its
+// own, for which nothing is guessed.
+bool are_rounds(std::string_view events, std::string_view round) {
+  if (!events.starts_with('w')) return false;
+  events.remove_prefix(1);
+  if (!events.starts_with(round)) return false;
+  while (events.starts_with(round)) events.remove_prefix(round.size());
+  return events.empty() || events == "sw";
+}
+
+// Guesses, the step that verifies them, a wait for each.
+TEST_P(StepsAhead, VerifyGuessesThatAreNotHeard) {
+  make(true, kDrafts);
+  EXPECT_PRED2(are_rounds, events(request(30)), "ssww");
+  make(false, kDrafts);
+  EXPECT_PRED2(are_rounds, events(request(30)), "swsw");
+}
+
+TEST_P(StepsAhead, VerifyWithoutChangingWhatIsSaid) {
+  std::vector<Request> requests = this->requests();
+  for (size_t i = 0; i < requests.size(); i += 3) requests[i].sampling.presence_penalty = 0.6f;
+  const std::vector<Output> plain = run_all(requests);
+  for (const DraftLength depth : {DraftLength::kFixed, DraftLength::kByCost}) {
+    DraftOptions draft = kDrafts;
+    draft.depth = depth;
+    make(true, draft);
+    expect_same(run_all(requests), plain);
+    EXPECT_GT(engine_->status().drafts.draft_tokens, 0);
+  }
+}
+
+// Cancelled while its guesses are verified, beside others.
+TEST_P(StepsAhead, VerifyForThoseWhoStay) {
+  const std::vector<int32_t> alone = run(request(30, 2)).tokens;
+  make(true, kDrafts);
   for (int i = 0; i < 5; ++i) {
     TokenStream left = engine_->submit(request(400)).value();
     TokenStream stays = engine_->submit(request(30, 2)).value();

@@ -37,7 +37,7 @@ class ForwardingDevice : public Device {
   void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override {
     device_.run_step(owner, key, enqueue);
   }
-  int64_t recorded_bytes() const override { return device_.recorded_bytes(); }
+  int64_t recorded_bytes(int64_t passes) const override { return device_.recorded_bytes(passes); }
   void forget_steps(const void* owner) override { device_.forget_steps(owner); }
   int64_t kv_page_bytes(KvFormat format, int64_t kv_heads, int64_t head_dim) const override {
     return device_.kv_page_bytes(format, kv_heads, head_dim);

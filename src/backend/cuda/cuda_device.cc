@@ -260,8 +260,9 @@ void CudaDevice::run_step(const void* owner, uint64_t key, const std::function<v
   CUDA_CHECK(cudaGraphLaunch(step->second, stream_));
 }
 
-int64_t CudaDevice::recorded_bytes() const {
-  return int64_t{256} << 20;  // a guess: a few dozen graphs of a few hundred kernels; not measured
+// A guess, not measured: a few dozen graphs of a few hundred kernels; a dozen kernels a pass.
+int64_t CudaDevice::recorded_bytes(int64_t passes) const {
+  return (int64_t{256} << 20) + passes * (int64_t{64} << 10);
 }
 
 void CudaDevice::forget_steps(const void* owner) {

@@ -42,7 +42,7 @@ class CudaDevice final : public Device {
   // The first time a step runs as it comes, the second time it is captured as a graph.
   void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override;
   void forget_steps(const void* owner) override;
-  int64_t recorded_bytes() const override;
+  int64_t recorded_bytes(int64_t passes) const override;
 
   // CHECKs what store_rows is given.
   static void check_rows(const WeightMatrix& w, int64_t index, int64_t row_begin,

@@ -92,26 +92,29 @@ AttentionPrepareArgs attention_prepare(const Qwen35Model& model, const Attention
           .q = act.attention_q};
 }
 
+// Of `going_on`, the first rows of the batch, more than keys and values.
 void gated_attention(Ops& ops, const Qwen35Model& model, const LayerWeights& weights,
-                     const KvLayer& kv, const Batch& batch, Activations& act) {
+                     const KvLayer& kv, const Batch& batch, const Batch& going_on,
+                     Activations& act) {
+  const auto first = [&](const TensorView& t) { return t.first(going_on.rows); };
   const ModelConfig& config = model.config;
   const AttentionWeights& attention = *weights.attention;
   const WeightMatrix* const in[] = {&attention.q, &attention.k, &attention.v};
   const FirstWeights next = first_of_feed_forward(weights);
   ops.attention_net({.in = attention_in(model, weights, in, act),
                      .prepare = attention_prepare(model, attention, kv, batch, act),
-                     .attention = {.batch = batch,
-                                   .q = act.attention_q,
-                                   .in = act.attention_in,
+                     .attention = {.batch = going_on,
+                                   .q = first(act.attention_q),
+                                   .in = first(act.attention_in),
                                    .query_heads = config.query_heads,
                                    .kv_heads = config.kv_heads,
                                    .head_dim = config.head_dim,
                                    .kv = kv,
-                                   .out = act.attention_out},
-                     .out = {.x = act.attention_out,
+                                   .out = first(act.attention_out)},
+                     .out = {.x = first(act.attention_out),
                              .w = attention.out,
-                             .partial = act.partial,
-                             .residual = act.residual},
+                             .partial = first(act.partial),
+                             .residual = first(act.residual)},
                      .next = next.span()});
 }
 
@@ -184,7 +187,7 @@ void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& b
   if (weights.delta)
     gated_delta_net(ops, model, layer, batch, pool, act);
   else
-    gated_attention(ops, model, weights, pool.kv.layer(model.ordinal[at]), batch, act);
+    gated_attention(ops, model, weights, pool.kv.layer(model.ordinal[at]), batch, batch, act);
   feed_forward(ops, model, weights, act);
 }
 
@@ -206,17 +209,19 @@ void forward(Ops& ops, const Qwen35Model& model, const Batch& batch, const State
 }
 
 void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
-                 Activations& act, const ChosenTokens& chosen) {
+                 Activations& act, const ChosenTokens& chosen, const Batch* drafting) {
   const MtpWeights& mtp = *model.weights.mtp;
+  const Batch& going_on = drafting != nullptr ? *drafting : batch;
   combine_mtp(ops, model, batch, act, chosen);
-  gated_attention(ops, model, mtp.layer, pool.kv.layer(model.mtp_kv_layer()), batch, act);
+  gated_attention(ops, model, mtp.layer, pool.kv.layer(model.mtp_kv_layer()), batch, going_on, act);
+  act.narrow(going_on.rows, going_on.logits_count, act);
   feed_forward(ops, model, mtp.layer, act);
   ops.final_norm({.x = act.residual,
                   .norm = mtp.norm,
                   .epsilon = model.config.norm_epsilon,
                   .out = act.hidden});
-  if (batch.logits_count == 0) return;
-  ops.logits({.batch = batch,
+  if (going_on.logits_count == 0) return;
+  ops.logits({.batch = going_on,
               .hidden = act.hidden,
               .head = model.weights.drafting_head(),
               .out = act.logits});

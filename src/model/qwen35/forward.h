@@ -23,9 +23,11 @@ void run_layer(Ops& ops, const Qwen35Model& model, int64_t layer, const Batch& b
 // the target's or its own, in batch.hidden_rows) and the batch's tokens (each row's *next* token;
 // `chosen`: where they may be choices). Afterwards act.hidden, in which act.mtp_hidden may lie,
 // holds its output, act.logits the draft logits of batch.logits_rows, as wide as drafting_head().
-// Its keys and values go to the KV layer after the model's own.
+// Its keys and values go to the KV layer after the model's own. `drafting`: the batch of its first
+// rows and sequences, if only those go on behind their keys and values; act is then cut to them.
 void forward_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
-                 Activations& act, const ChosenTokens& chosen = {});
+                 Activations& act, const ChosenTokens& chosen = {},
+                 const Batch* drafting = nullptr);
 // Only its keys and values, for rows that nothing is drafted from; act.hidden stays.
 void fill_mtp(Ops& ops, const Qwen35Model& model, const Batch& batch, const StatePool& pool,
               Activations& act);

@@ -114,8 +114,11 @@ unsigned blocks_for(int64_t count) {
 
 }  // namespace
 
+// A step begins here. Those of a chain are one recording, and later kernels read before they wait
+// what the step before has left in the cache: it has ended when this kernel starts.
 void embed_rows(cudaStream_t stream, const EmbedRows& args) {
-  launch(stream, dim3(static_cast<unsigned>(args.rows)), dim3(kThreads), 0, embed_kernel, args);
+  launch(Start::kInOrder, stream, dim3(static_cast<unsigned>(args.rows)), dim3(kThreads), 0,
+         embed_kernel, args);
 }
 
 namespace {
