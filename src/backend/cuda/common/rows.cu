@@ -27,9 +27,11 @@ __device__ inline int32_t embed_token(const EmbedRows& a, int64_t row) {
   return a.ids != nullptr ? a.ids[choice] : choice;
 }
 
+// A step begins here. Later kernels read, before they wait, what the step before has left in the
+// cache, and the steps of a chain are one recording: none of them starts until that step has ended.
 __global__ void embed_kernel(const __grid_constant__ EmbedRows a) {
-  start_next();
   wait_for_inputs();
+  start_next();
   const int64_t row = blockIdx.x;
   const int32_t given = a.embedding_index[row];
   const int32_t token = given >= 0 ? 0 : embed_token(a, row);
@@ -114,11 +116,8 @@ unsigned blocks_for(int64_t count) {
 
 }  // namespace
 
-// A step begins here. Those of a chain are one recording, and later kernels read before they wait
-// what the step before has left in the cache: it has ended when this kernel starts.
 void embed_rows(cudaStream_t stream, const EmbedRows& args) {
-  launch(Start::kInOrder, stream, dim3(static_cast<unsigned>(args.rows)), dim3(kThreads), 0,
-         embed_kernel, args);
+  launch(stream, dim3(static_cast<unsigned>(args.rows)), dim3(kThreads), 0, embed_kernel, args);
 }
 
 namespace {
