@@ -93,15 +93,22 @@ struct TileWalk {
   }
 };
 
+// What divisions come to.
+struct MixerPlan {
+  int heads;         // query heads of a KV head
+  int stretch_step;  // from one of a block's stretches to the next
+};
+
 // One KV head's attention of the row, or some of its stretches, and half a head's merge.
 struct Mixer {
   const AttentionNet& a;
+  MixerPlan plan;
   MixerMemory& memory;
   Arrivals in;
   int thread, index;  // of this block of threads
   int kv_head, context = 0;
 
-  __device__ int heads() const { return a.attend.shape.query_heads / a.attend.shape.kv_heads; }
+  __device__ int heads() const { return plan.heads; }
   __device__ int lane() const { return thread % kWarp; }
   __device__ int warp() const { return thread / kWarp; }
 
@@ -205,12 +212,10 @@ struct Mixer {
 
   // This block's stretches.
   __device__ void attend(TileWalk walk, bool is_real) const {
-    TileWalk requested = walk;  // two tiles ahead
-    requested.next();
-    requested.next();
     const int g = lane() / 4, t = lane() % 4, first_dimension = kHead / kStretchWarps * warp();
     const int first_scored = warp() % 4 * 8, scored_half = warp() / 4;
-    const float scale = 1.4426950408889634f / sqrtf(static_cast<float>(kHead));
+    constexpr float kScale = 1.4426950408889634f / 16;  // the root of kHead
+    TileWalk requested = walk;
     Exchange* exchange = memory.exchange[0];
     int tile = 0;  // of all stretches
 #pragma unroll 1
@@ -245,8 +250,10 @@ struct Mixer {
                                      first_scored + 2 * t) =
               make_float2(scores[0][0][2 * half], scores[0][0][2 * half + 1]);
         sync_flow();  // all scores are there; nobody needs the tile before
+        // The first two tiles have been requested.
+        if (tile == 0) requested.next(), requested.next();
         if (is_real && tile > 0) request(requested, (tile + 1) % kTileStages);
-        softmax.weigh<2>(exchange, walk.position, scale);
+        softmax.weigh<2>(exchange, walk.position, kScale);
         sync_flow();
         sums.add(exchange, values[0], first_dimension);
         ++tile;
@@ -269,10 +276,11 @@ struct Mixer {
 };
 
 __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan,
-                                      unsigned char* shared_memory) {
+                                      const MixerPlan& mixer_plan, unsigned char* shared_memory) {
   const int kv_heads = a.attend.shape.kv_heads;
   // What the step before left in the cache is asked for at once, or it would come behind the
-  // weights. That step has ended: another one begins with a kernel that does not start early.
+  // weights. That step has ended: none of the kernels behind the next one's first starts before
+  // (embed_kernel).
   auto& first_memory = *reinterpret_cast<MixerMemory*>(shared_memory);
   const int context = a.attend.batch.context_length[0], stretches = stretches_of(context + 1);
   if (threadIdx.x < kTileStages)
@@ -281,12 +289,13 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
     first_memory.pages[threadIdx.x] = a.attend.batch.page_table[threadIdx.x];
   __syncthreads();
   const auto walk_of = [&](int index) {  // the last stretches are the first items
-    return TileWalk(stretches - 1 - index / kv_heads, plan.mixers / kv_heads, context + 1);
+    return TileWalk(stretches - 1 - index / kv_heads, mixer_plan.stretch_step, context + 1);
   };
   if (threadIdx.x < kStreamThreads) {
     const int index = static_cast<int>(blockIdx.x);
     TileWalk walk = walk_of(index);
     const Mixer mixer{.a = a,
+                      .plan = mixer_plan,
                       .memory = first_memory,
                       .in = {},
                       .thread = static_cast<int>(threadIdx.x),
@@ -308,6 +317,7 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
     asm volatile("" : "+r"(thread), "+r"(index), "+l"(own_memory));
     const bool is_ninth = thread >= kStreamThreads;
     Mixer mixer{.a = a,
+                .plan = mixer_plan,
                 .memory = *reinterpret_cast<MixerMemory*>(own_memory),
                 .in = {a.arrivals, a.arrival_pairs, 0},
                 .thread = thread,
@@ -364,17 +374,18 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
 template <int kHeld>
 __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks))
     attention_net_kernel(const __grid_constant__ AttentionNet a,
-                         const __grid_constant__ NetPlan plan) {
+                         const __grid_constant__ NetPlan plan,
+                         const __grid_constant__ MixerPlan mixer_plan) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   if (static_cast<int>(blockIdx.x) >= plan.mixers)
     stream_net<4, true, kHeld>(a, plan, shared_memory);
   else
-    attention_role(a, plan, shared_memory);
+    attention_role(a, plan, mixer_plan, shared_memory);
   if (threadIdx.x == 0 && leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x)))
     ++a.words[kLaunch];
 }
 
-using Kernel = void (*)(AttentionNet, NetPlan);
+using Kernel = void (*)(AttentionNet, NetPlan, MixerPlan);
 Kernel kernel_for(int held) {
   return held == 3   ? attention_net_kernel<3>
          : held == 2 ? attention_net_kernel<2>
@@ -390,7 +401,8 @@ bool can_fuse(const Gpu& gpu, const AttentionNet& given) {
   const AttentionShape& shape = net.attend.shape;
   if (!can_stream_net(gpu, net) || !shares_out(net) || net.in.rows != 1 ||
       net.attend.batch.sequences != 1 || !can_split(shape) ||
-      shape.query_heads > kMostQueries * shape.kv_heads || net.prepare.rotary_dim > 2 * kWarp ||
+      shape.query_heads > kMostQueries * shape.kv_heads ||
+      shape.query_heads % shape.kv_heads != 0 || net.prepare.rotary_dim > 2 * kWarp ||
       net.attend.window > 0 || mixers_of(net) * 3 > gpu.multiprocessors * kResidentBlocks)
     return false;
   const NetLaunch l = plan_net(gpu, net, mixers_of(net), int64_t{sizeof(MixerMemory)});
@@ -398,11 +410,14 @@ bool can_fuse(const Gpu& gpu, const AttentionNet& given) {
 }
 
 void attention_net(cudaStream_t stream, const Gpu& gpu, const AttentionNet& net) {
+  const AttentionShape& shape = net.attend.shape;
   AttentionNet sorted = net;
   sort_stacks(sorted.in);
   const NetLaunch l = plan_net(gpu, sorted, mixers_of(net), int64_t{sizeof(MixerMemory)});
   launch(stream, dim3(static_cast<unsigned>(l.grid)), dim3(kFlowThreads),
-         static_cast<size_t>(l.bytes), kernel_for(l.held), sorted, l.plan);
+         static_cast<size_t>(l.bytes), kernel_for(l.held), sorted, l.plan,
+         MixerPlan{.heads = shape.query_heads / shape.kv_heads,
+                   .stretch_step = mixers_of(net) / shape.kv_heads});
 }
 
 }  // namespace pewter::cuda
