@@ -9,8 +9,6 @@
 // stretch (query heads × 260 × 4) written and read. Limits: the latency of the three waits; behind
 // a long context the few blocks of threads that attend, so that it is for short ones.
 
-#include <algorithm>
-
 #include "backend/cuda/attention/merge.cuh"
 #include "backend/cuda/attention/net.h"
 #include "backend/cuda/attention/prepare.cuh"
@@ -394,19 +392,12 @@ Kernel kernel_for(int held) {
                      : attention_net_kernel<0>;
 }
 int mixers_of(const AttentionNet& net) { return 2 * net.attend.shape.query_heads; }
-// Keys and values are projected first: they come to one warp each, which takes longer with them
-// than eight with the queries.
-void sort_projections(StreamArgs& in) {
-  std::stable_sort(in.w, in.w + in.stacks,
-                   [](const TileStack& a, const TileStack& b) { return a.tiles < b.tiles; });
-  sort_stacks(in);
-}
 
 }  // namespace
 
 bool can_fuse(const Gpu& gpu, const AttentionNet& given) {
   AttentionNet net = given;
-  sort_projections(net.in);
+  sort_stacks(net.in);
   const AttentionShape& shape = net.attend.shape;
   if (!can_stream_net(gpu, net) || !shares_out(net) || net.in.rows != 1 ||
       net.attend.batch.sequences != 1 || !can_split(shape) ||
@@ -421,7 +412,7 @@ bool can_fuse(const Gpu& gpu, const AttentionNet& given) {
 void attention_net(cudaStream_t stream, const Gpu& gpu, const AttentionNet& net) {
   const AttentionShape& shape = net.attend.shape;
   AttentionNet sorted = net;
-  sort_projections(sorted.in);
+  sort_stacks(sorted.in);
   const NetLaunch l = plan_net(gpu, sorted, mixers_of(net), int64_t{sizeof(MixerMemory)});
   launch(stream, dim3(static_cast<unsigned>(l.grid)), dim3(kFlowThreads),
          static_cast<size_t>(l.bytes), kernel_for(l.held), sorted, l.plan,
