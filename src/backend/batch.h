@@ -20,8 +20,9 @@ struct Batch {
   Phase phase = Phase::kDecode;
   int64_t rows = 0, sequences = 0, logits_count = 0;
   int64_t page_table_stride = 0;  // entries a sequence has in page_table
-  // No sequence has more positions, these rows included: kShortContext, or 0 where that is not so.
-  int64_t most_positions = 0;
+  // Of steps with logits of one row: no sequence has more than kShortContext positions, these rows
+  // included. Of others never, for which no backend has kernels of their own.
+  bool is_short = false;
 
   // [rows]; -1 - i: the token of choice i (EmbedArgs::chosen), which the host need not know yet.
   const int32_t* tokens = nullptr;

@@ -206,6 +206,8 @@ TEST(RunnerMemory, CountsRecordedChains) {
   EXPECT_EQ(recorded(), 7 + 1000 * (4 + 2) * (1 + 2 + 3));
   options.max_sequences = 100;
   EXPECT_EQ(recorded(), 7 + 1000 * (4 + kMostChained - 1) * (1 + 2 + 3));
+  options.cache_tokens = kShortContext + 1;  // one sequence may be behind a long context too
+  EXPECT_EQ(recorded(), 7 + 1000 * (2 * 4 + kMostChained - 1) * (1 + 2 + 3));
   options.decode_rows = 1;
   EXPECT_EQ(recorded(), 7);
 }

@@ -41,11 +41,13 @@ struct Sizes {
 };
 
 // Of the MTP layer in recordings of chains: of every length for every number of sequences, for one
-// of them with every number of rows it may have committed.
+// of them with every number of rows it may have committed, and behind short contexts and long ones.
 int64_t chained_passes(const Qwen35Model& model, const RunnerOptions& options) {
   if (!model.weights.mtp) return 0;
   const int64_t guesses = options.decode_rows - 1;
-  const int64_t firsts = options.decode_rows + std::min(options.max_sequences, kMostChained) - 1;
+  const int64_t contexts = options.cache_tokens > kShortContext ? 2 : 1;
+  const int64_t firsts =
+      contexts * options.decode_rows + std::min(options.max_sequences, kMostChained) - 1;
   return firsts * (guesses * (guesses + 1) / 2);
 }
 
@@ -172,7 +174,7 @@ void ModelRunner::run_step(StepKind kind, const Batch& batch, int64_t steps,
     CHECK(value >> bits == 0, value, " in the key of a step");
     key = key << bits | static_cast<uint64_t>(value);
   };
-  append(batch.most_positions > 0 ? 1 : 0, 1);
+  append(batch.is_short ? 1 : 0, 1);
   append(steps, 5);
   append(batch.rows, 19);
   append(batch.sequences, 18);

@@ -36,7 +36,7 @@ Batch StepBatch::lay_out(Phase phase, int64_t rows, int64_t sequences) {
   batch.slot = take(sequences);
   batch.page_table = base;
   batch.page_table_stride = sizes_.pages;
-  batch.most_positions = kShortContext;  // unless a sequence has more
+  batch.is_short = true;  // until it is found not to be
   return batch;
 }
 
@@ -79,6 +79,8 @@ std::span<const Batch> StepBatch::fill_chain(Phase phase, std::span<const Sequen
         positions.empty() ? plan.sequence->length : positions[static_cast<size_t>(s)];
     row = write(plan, s, row, begin, s < further.sequences ? further.steps : 0);
   }
+  Batch& first = chain_.front();
+  first.is_short = first.is_short && first.logits_count == 1;
   for (int64_t i = 0; i < further.steps; ++i) {
     const Batch& before = chain_.back();
     chain_.push_back(lay_out(phase, further.sequences, further.sequences));
@@ -96,7 +98,7 @@ int64_t StepBatch::write(const SequenceRows& plan, int64_t index, int64_t row, i
   CHECK(count > 0, "a sequence without rows");
   CHECK(pages_for(begin + count + further) <= std::ssize(sequence.pages), "sequence of ", begin,
         " + ", count + further, " positions in ", sequence.pages.size(), " pages");
-  if (begin + count + further > kShortContext) batch.most_positions = 0;  // for all steps at once
+  if (begin + count + further > kShortContext) batch.is_short = false;  // for all steps at once
   host(batch.row_begin)[index] = static_cast<int32_t>(row);
   host(batch.row_begin)[index + 1] = static_cast<int32_t>(row + count);
   host(batch.position_delta)[index] = sequence.position_delta;
@@ -125,7 +127,7 @@ int64_t StepBatch::write(const SequenceRows& plan, int64_t index, int64_t row, i
 
 void StepBatch::write_behind(const Batch& before, int64_t first_choice, Batch& batch) {
   batch.logits_count = batch.sequences;
-  batch.most_positions = before.most_positions;
+  batch.is_short = before.is_short && batch.logits_count == 1;
   host(batch.row_begin)[0] = 0;
   for (int64_t s = 0; s < batch.sequences; ++s) {
     const int32_t begin = host(before.row_begin)[s], end = host(before.row_begin)[s + 1];

@@ -172,14 +172,31 @@ TEST(StepBatch, AChainIsShortWhenAllOfItIs) {
   StepBatch batch = StepBatch::make(device, kSizes).value();
   SequenceState state = sequence(1, 600, 0);
   const std::vector<int32_t> tokens = {7, 8};
-  const SequenceRows rows{.sequence = &state, .tokens = tokens};
+  const SequenceRows rows{.sequence = &state, .tokens = tokens, .logits = LogitsWanted::kLast};
   for (const int64_t more : {0, 1}) {
     const int64_t position = kShortContext - 4 + more;
     for (const Batch& step :
          batch.fill_chain(Phase::kDecode, std::span(&rows, 1), std::span(&position, 1),
                           {.steps = 2, .sequences = 1}))
-      EXPECT_EQ(step.most_positions, more == 0 ? kShortContext : 0);
+      EXPECT_EQ(step.is_short, more == 0);
   }
+}
+
+// Only steps with one row of logits are told apart, so that others are recorded once.
+TEST(StepBatch, StepsOfSeveralRowsAreNeverShort) {
+  HostDevice device;
+  StepBatch batch = StepBatch::make(device, kSizes).value();
+  SequenceState state = sequence(1, 600, 0);
+  const std::vector<int32_t> tokens = {7, 8};
+  const auto is_short = [&](LogitsWanted logits, size_t rows, int64_t position) {
+    const SequenceRows plan{
+        .sequence = &state, .tokens = std::span(tokens).first(rows), .logits = logits};
+    return batch.fill(Phase::kDecode, std::span(&plan, 1), std::span(&position, 1)).is_short;
+  };
+  EXPECT_TRUE(is_short(LogitsWanted::kAll, 1, kShortContext - 1));
+  EXPECT_FALSE(is_short(LogitsWanted::kAll, 1, kShortContext));
+  EXPECT_FALSE(is_short(LogitsWanted::kAll, 2, 0));
+  EXPECT_FALSE(is_short(LogitsWanted::kNone, 1, 0));
 }
 
 }  // namespace

@@ -59,6 +59,26 @@ TEST_P(StepCopies, GreedyStepsSendTheirBatch) {
   EXPECT_EQ(figures({.temperature = 0}), (std::vector<Figures>{first, others, others, others}));
 }
 
+// A backend may have other kernels for short contexts, so that their recordings are others.
+TEST_P(StepCopies, ShortContextsHaveKeysOfTheirOwn) {
+  RunnerOptions options = kOptions;
+  options.cache_tokens = kShortContext + kPageTokens;
+  const auto rig = TestRig::make(GetParam(), options);
+  CountingDevice device(*rig->backend.device);
+  rig->runner.reset();
+  rig->runner = ModelRunner::make(rig->model, device, *rig->backend.ops, options).value();
+  SequenceState state = rig->open(kShortContext + 8);
+  state.length = kShortContext - 2;  // of zeros
+  rig->steps(state, tokens(4, 1));
+  const std::vector<uint64_t>& keys = device.keys();
+  ASSERT_EQ(keys.size(), 4u);
+  EXPECT_EQ(keys[0], keys[1]);
+  EXPECT_NE(keys[1], keys[2]);
+  EXPECT_EQ(keys[2], keys[3]);
+  rig->runner->close(state);
+  rig->runner.reset();
+}
+
 TEST_P(StepCopies, DrawsAreNumbered) {
   const Figures each{"sw", 2};
   EXPECT_EQ(figures({.temperature = 1}), std::vector<Figures>(4, each));

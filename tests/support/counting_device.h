@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "support/forwarding_device.h"
 
@@ -20,6 +21,8 @@ class CountingDevice final : public ForwardingDevice {
     const std::lock_guard lock(mutex_);
     return std::exchange(events_, {});
   }
+  // Keys of all steps, in order.
+  const std::vector<uint64_t>& keys() const { return keys_; }
   // Copies to the device since the last call.
   int64_t take_copies() { return std::exchange(copies_, 0); }
 
@@ -41,6 +44,7 @@ class CountingDevice final : public ForwardingDevice {
   bool is_asynchronous() const override { return asynchronous_; }
   void run_step(const void* owner, uint64_t key, const std::function<void()>& enqueue) override {
     note('s');
+    keys_.push_back(key);
     device_.run_step(owner, key, enqueue);
   }
 
@@ -53,6 +57,7 @@ class CountingDevice final : public ForwardingDevice {
   const bool asynchronous_;
   std::mutex mutex_;  // an engine's thread runs steps
   std::string events_;
+  std::vector<uint64_t> keys_;
   int64_t copies_ = 0;
 };
 

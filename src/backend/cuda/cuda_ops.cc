@@ -78,6 +78,8 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.partials,
              cuda::kWideSlices * std::min<int64_t>(rows, cuda::kMostWideRows) * l.widest_input);
   arena.take(scratch_.net_words, cuda::kNetWords);
+  // Not in codes, where rows are that a net reads.
+  arena.take(scratch_.mixed_codes, cuda::kMostNetRows * cuda::coded_row_bytes(l.widest_input));
   // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head;
   // or queries, their gates, keys and values.
   arena.take(scratch_.arrivals, std::max(cuda::kMostNetRows * (l.delta_channels + l.value_heads),
@@ -299,7 +301,7 @@ cuda::NetProducts CudaOps::net_products(const NormLinearArgs& in, const LinearAd
 
 bool CudaOps::fused_delta_net(const DeltaNetArgs& args) {
   cuda::DeltaNet net{net_products(args.in, args.out, args.next), mix_args(args.mix)};
-  if (cuda::is_coded(args.out.w.format)) net.mix.codes = scratch_.codes;
+  if (cuda::is_coded(args.out.w.format)) net.out.codes = net.mix.codes = scratch_.mixed_codes;
   if (args.in.x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
   norm_net(net, args.in);
   cuda::delta_net(stream(), gpu(), net);
@@ -403,8 +405,7 @@ bool CudaOps::attend(const AttentionArgs& args, const LinearAddArgs* next, bool 
 void CudaOps::attention_net(const AttentionNetArgs& args) {
   const Batch& batch = args.prepare.batch;
   const bool decodes = batch.phase == Phase::kDecode;
-  if (args.stages.only < 0 && decodes && batch.most_positions > 0 && fused_attention_net(args))
-    return;
+  if (args.stages.only < 0 && decodes && batch.is_short && fused_attention_net(args)) return;
   if (args.stages.runs(0)) norm_linear(args.in);
   if (args.stages.runs(1)) {
     cuda::PrepareArgs prepare = prepare_args(args.prepare);
@@ -419,7 +420,7 @@ bool CudaOps::fused_attention_net(const AttentionNetArgs& args) {
   static_assert(kShortContext == cuda::kMostNetPositions);
   cuda::AttentionNet net{net_products(args.in, args.out, args.next), prepare_args(args.prepare),
                          attend_args(args.attention)};
-  if (cuda::is_coded(args.out.w.format)) net.attend.codes = scratch_.codes;
+  if (cuda::is_coded(args.out.w.format)) net.out.codes = net.attend.codes = scratch_.mixed_codes;
   if (args.in.x.stride(0) % 4 != 0 || !cuda::can_fuse(gpu(), net)) return false;
   norm_net(net, args.in);
   cuda::attention_net(stream(), gpu(), net);

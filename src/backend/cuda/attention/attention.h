@@ -1,5 +1,6 @@
 // Gated attention over paged bf16 keys and values: preparing the step's rows, then the attention
-// itself. Decode goes over fixed stretches of positions in parallel (split.cu); the plain kernel
+// itself. Decode goes over fixed stretches of positions in parallel (split.cu; of one row behind a
+// short context in the kernel of its whole block, net.cu); the plain kernel
 // (plain.cu) takes one row and head at a time, serves prefill and odd head sizes, and is the
 // other's twin.
 #pragma once

@@ -40,7 +40,7 @@ static_assert(sizeof(MixerMemory::exchange) >= kFlowWarps * kHead * sizeof(float
 // is_real they are not waited for: a rehearsal.
 template <int kCount, int kStep>
 struct LaneWords {
-  uint64_t word[kCount];
+  uint64_t word[kCount] = {};
 
   __device__ void ask(const Arrivals& in, int column) {
 #pragma unroll
@@ -105,7 +105,7 @@ struct Mixer {
   MixerPlan plan;
   MixerMemory& memory;
   Arrivals in;
-  int thread, index;  // of this block of threads
+  int thread;
   int kv_head, context = 0;
 
   __device__ int heads() const { return plan.heads; }
@@ -282,11 +282,11 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
   // weights. That step has ended: none of the kernels behind the next one's first starts before
   // (embed_kernel).
   auto& first_memory = *reinterpret_cast<MixerMemory*>(shared_memory);
-  const int context = a.attend.batch.context_length[0], stretches = stretches_of(context + 1);
+  const int context = __ldcg(a.attend.batch.context_length), stretches = stretches_of(context + 1);
   if (threadIdx.x < kTileStages)
     init_barrier<kStretchThreads>(shared_address(&first_memory.tile_here[threadIdx.x]));
   if (static_cast<int>(threadIdx.x) <= context / kPagePositions)
-    first_memory.pages[threadIdx.x] = a.attend.batch.page_table[threadIdx.x];
+    first_memory.pages[threadIdx.x] = __ldcg(a.attend.batch.page_table + threadIdx.x);
   __syncthreads();
   const auto walk_of = [&](int index) {  // the last stretches are the first items
     return TileWalk(stretches - 1 - index / kv_heads, mixer_plan.stretch_step, context + 1);
@@ -299,7 +299,6 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
                       .memory = first_memory,
                       .in = {},
                       .thread = static_cast<int>(threadIdx.x),
-                      .index = index,
                       .kv_head = index % kv_heads,
                       .context = context};
 #pragma unroll 1
@@ -321,7 +320,6 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
                 .memory = *reinterpret_cast<MixerMemory*>(own_memory),
                 .in = {a.arrivals, a.arrival_pairs, 0},
                 .thread = thread,
-                .index = index,
                 .kv_head = index % kv_heads,
                 .context = context};
     const TileWalk walk = walk_of(index);
@@ -352,14 +350,15 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
     half.step = static_cast<int64_t>(a.attend.shape.query_heads) * kPartial;
     const int gate = half.column() + (half.head + 1) * kHead;
     LaneWords<4, 2> gates;
-    gates.ask(mixer.in, gate);
+    const bool merges = thread < kWarp;  // the others help and leave the writing to them
+    if (merges) gates.ask(mixer.in, gate);
     sync_flow();
     if (is_real && thread == 0) {
       const int mixing = min(kv_heads * stretches, plan.mixers);
-      if (index < mixing) arrive_at(a.words + kMixing);
-      wait_for(a.words + kMixing, mixing);
+      if (index < mixing) arrive_at(a.words + kAttended);
+      wait_for(a.words + kAttended, mixing);
     }
-    gates.wait(mixer.in, gate, is_real);
+    if (merges) gates.wait(mixer.in, gate, is_real);
     sync_flow();
     merge_half<kFlowWarps>(
         a.attend, half,

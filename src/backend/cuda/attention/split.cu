@@ -29,6 +29,8 @@
 namespace pewter::cuda {
 namespace {
 
+constexpr int kBarrierBytes = kPitch * 2;  // from one barrier to the next
+
 // How the warps share out work on kGroups times 16 query rows, and shared memory.
 template <int kGroups>
 struct Shares {

@@ -10,9 +10,8 @@
 namespace pewter::cuda {
 
 constexpr int kPagePositions = static_cast<int>(kPageTokens);
-constexpr int kTile = 32;                  // positions
-constexpr int kPitch = kHead + 8;          // of a row in shared memory: 16 bytes apart in banks
-constexpr int kBarrierBytes = kPitch * 2;  // from one barrier to the next
+constexpr int kTile = 32;          // positions
+constexpr int kPitch = kHead + 8;  // of a row in shared memory: 16 bytes apart in banks
 constexpr int kStretchWarps = 8, kStretchThreads = kStretchWarps * kWarp;
 
 using Tile = __nv_bfloat16[kTile][kPitch];

@@ -4,8 +4,11 @@
 // Programmatic dependent launch. Kernels of a step are launched so that the next one's blocks start
 // while the last ones of the kernel before still run. Every kernel therefore calls
 // wait_for_inputs() before it reads what an earlier kernel wrote or writes what an earlier one
-// reads, and nothing but weights before that; and start_next() as soon as it has begun, since the
-// next kernel waits for this one's end by itself.
+// reads. Before that it reads weights and what earlier steps left, for which the first kernel of a
+// step calls start_next() only when it has waited (embed_kernel): none behind it starts before that
+// step has ended. Others call start_next() as soon as they have begun, since the next kernel waits
+// for their end by itself, unless that one looks at words (arrival.cuh) that an earlier kernel may
+// still change.
 #pragma once
 
 #include <cuda_bf16.h>

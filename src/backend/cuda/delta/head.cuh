@@ -61,7 +61,7 @@ __device__ inline void count_reader(const DeltaArgs& a, int sequence, int key_he
 
 // The same number, of which the compiler does not know it: so that it computes again what follows
 // from it, where it would otherwise keep that in registers across the rows.
-__device__ inline int hidden(int x) {
+__device__ inline int opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
@@ -128,7 +128,7 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
   for (int turn = 0; turn < 2; ++turn) {
     const bool is_new = turn == 1;
     const int count = is_new ? part.rows : part.accepted;
-    const int thread = hidden(own), slot = hidden(part.slot);
+    const int thread = opaque(own), slot = opaque(part.slot);
     float4 taps[kShares];
 #pragma unroll
     for (int s = 0; s < kShares; ++s)
@@ -249,7 +249,7 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
     if (count > 0) state.keep();
     beside.known();
     if (count > 0) {
-      const int thread = hidden(own);
+      const int thread = opaque(own);
 #pragma unroll
       for (int s = 0; s < kShares; ++s)
         if (has_share(thread, s) && (share(thread, s).is_value || memory.last_reader))

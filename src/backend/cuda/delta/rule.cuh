@@ -20,8 +20,8 @@ struct Part {
 
 __device__ inline Part part_of(const DeltaArgs& a, int sequence) {
   if (a.slot == nullptr) return {a.fold_slot, a.fold_accepted, 0, 0, 0};
-  const int first = a.row_begin[sequence];
-  return {a.slot[sequence], a.accepted[sequence], first, a.row_begin[sequence + 1] - first,
+  const int first = __ldcg(a.row_begin + sequence), end = __ldcg(a.row_begin + sequence + 1);
+  return {__ldcg(a.slot + sequence), __ldcg(a.accepted + sequence), first, end - first,
           static_cast<int64_t>(kTapeRows) * sequence + first};
 }
 

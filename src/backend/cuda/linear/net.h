@@ -8,7 +8,7 @@
 namespace pewter::cuda {
 
 // Counts, zero between kernels, and the number of the launch.
-enum NetWord { kClaims, kMixed, kMixing, kLeft, kLaunch, kNetWords };
+enum NetWord { kClaims, kMixed, kAttended, kLeft, kLaunch, kNetWords };
 constexpr int kMostNetRows = 8;
 
 struct NetProducts {
