@@ -123,6 +123,7 @@ class Engine {
   // How many of a sequence's rows count: up to the first whose token is not the draft after it, or
   // ends the sequence.
   static int64_t agreed_rows(const Job& job, std::span<const StepSampler::Choice> choices);
+  static int64_t drafts_before_stop(const Job& job);
   static bool ends_at(const Job& job, int32_t token);
   // Adds a job whose last step committed `rows` rows from first_row on to those drafted for next.
   void want_draft(Job& job, int64_t first_row, int64_t rows);

@@ -91,9 +91,10 @@ void Engine::finish_decode() {
     }
     const int64_t rows = agreed_rows(*job, choices);
     if (!ahead_) runner_->accept(job->sequence, rows);
-    if (speculator_) speculator_->judged(job->sequence, drafted, rows - 1);
-    draft_figures_.add(drafted, rows - 1);
-    job->completion.drafts.add(drafted, rows - 1);
+    const int64_t offered = drafts_before_stop(*job);
+    if (speculator_) speculator_->judged(job->sequence, offered, rows - 1);
+    draft_figures_.add(offered, rows - 1);
+    job->completion.drafts.add(offered, rows - 1);
     for (const StepSampler::Choice& choice : choices.first(static_cast<size_t>(rows)))
       publish(*job, choice);
     want_draft(*job, first_row, rows);
@@ -167,6 +168,14 @@ int64_t Engine::agreed_rows(const Job& job, std::span<const StepSampler::Choice>
          !ends_at(job, choices[row].token))
     ++row;
   return static_cast<int64_t>(row) + 1;
+}
+
+// Those that count: after a stop nothing is said. In a step that was enqueued before its guesses
+// were heard there may be others.
+int64_t Engine::drafts_before_stop(const Job& job) {
+  const std::span<const int32_t> drafts = job.drafts();
+  const auto stops = [&job](int32_t token) { return ends_at(job, token); };
+  return std::ranges::find_if(drafts, stops) - drafts.begin();
 }
 
 bool Engine::ends_at(const Job& job, int32_t token) {

@@ -219,6 +219,19 @@ TEST_P(StepsAhead, VerifyWithoutChangingWhatIsSaid) {
   }
 }
 
+// A guess of a stop is none, whether it was verified or not.
+TEST_P(StepsAhead, CountTheSameGuesses) {
+  std::vector<std::pair<int64_t, int64_t>> guessed_and_right;
+  for (const bool asynchronous : {false, true}) {
+    make(asynchronous, kDrafts);
+    for (const Request& wanted : requests()) run(wanted);
+    const DraftFigures& drafts = engine_->status().drafts;
+    guessed_and_right.emplace_back(drafts.draft_tokens, drafts.accepted_tokens);
+  }
+  EXPECT_GT(guessed_and_right[0].first, 0);
+  EXPECT_EQ(guessed_and_right[0], guessed_and_right[1]);
+}
+
 // Cancelled while its guesses are verified, beside others.
 TEST_P(StepsAhead, VerifyForThoseWhoStay) {
   const std::vector<int32_t> alone = run(request(30, 2)).tokens;
