@@ -2,6 +2,7 @@
 // included, bit for bit, for a row behind contexts that end anywhere in a stretch, a page or a
 // tile. Of backends that do more than run the stages.
 
+#include "backend/ceilings.h"
 #include "backend/factory.h"
 #include "ops/op_rig.h"
 
@@ -137,8 +138,9 @@ class AttentionNet : public OpTest<NetCase> {
 
 TEST_P(AttentionNet, BlockEqualsItsStages) {
   const auto ops = make_fast();
-  const Backend backend = make_backend({.device = "cuda"}).value();
-  const bool has_room = backend.device->name().find("capability 9.") != std::string_view::npos;
+  const bool has_room =
+      make_ceilings({.device = "cuda"}).value()->processors().find("capability 9.") !=
+      std::string::npos;
   for (const int32_t context : {0, 1, 31, 32, 33, 63, 64, 65, 500, 1023, 1024, 1151, 1152, 4095,
                                 4096, 6000, static_cast<int32_t>(kShortContext) - 1}) {
     const Left block = run(*ops, context, true), stages = run(*ops, context, false);
