@@ -61,6 +61,7 @@ __device__ inline void mix_head(const DeltaNet& net, const NetPlan& plan, uint8_
     if (writes) *reinterpret_cast<uint4*>(a.out + row * a.out_stride + first) = eight;
   }
   if (is_ninth) {
+    __syncwarp();  // the gates of nothing have been read
     take_gates(inputs(), part.rows, a.channels() + head * kColumns, memory);
     pass_as_ninth<1>();
     return;
