@@ -7,7 +7,8 @@
 
 namespace pewter::cuda {
 
-// Positions up to which it is the faster way.
+// Positions up to which it is the faster way: on an H200 a step of the 122B is 4 % faster than with
+// the stages in turn behind few, 3 % behind 4,096, 1 % behind 8,000.
 constexpr int64_t kMostNetPositions = 8192;
 
 struct AttentionNet : NetProducts {

@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kRuleThreads) rule_kernel(const __grid_constan
   const Part part = part_of(a, blockIdx.y);
   HeadState<kWhole> state(a, part.slot, head);
   GatedNorm gated;
-  wait_for_inputs();  // the state was written by another step, long done
+  wait_for_inputs();  // the state was written by another step, which has ended (embed_kernel)
 
   const int all = part.accepted + part.rows;  // tape rows and new ones in one run
   for (int begin = 0; begin < all; begin += kChunk) {
