@@ -171,7 +171,7 @@ void DflashDrafter::follow_all() {
 }
 
 // The last row of a prompt is read twice.
-void DflashDrafter::draft(std::span<const DraftSequence> sequences) {
+bool DflashDrafter::start(std::span<const DraftSequence> sequences) {
   rows_.clear();
   positions_.clear();
   context_rows_ = 0;
@@ -183,6 +183,7 @@ void DflashDrafter::draft(std::span<const DraftSequence> sequences) {
   }
   follow_all();
   draft_blocks(sequences);
+  return false;
 }
 
 void DflashDrafter::fill_batches(std::span<const DraftSequence> sequences) {

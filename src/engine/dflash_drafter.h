@@ -25,7 +25,7 @@ class DflashDrafter final : public Drafter {
 
   Status begin(const SequenceState& state, int64_t positions) override;
   void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) override;
-  void draft(std::span<const DraftSequence> sequences) override;
+  bool start(std::span<const DraftSequence> sequences) override;
 
   // Of the last draft: [rows, H] after the last norm, for every row of its blocks.
   TensorView hidden(int64_t rows) const { return act_.hidden.first(rows); }

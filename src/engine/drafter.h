@@ -37,16 +37,16 @@ class Drafter {
   virtual void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) = 0;
   // Right after a step, before another one; read() of the same chunk comes first. Every sequence
   // that may be drafted for later is among them after each of its steps.
-  virtual void draft(std::span<const DraftSequence> sequences) = 0;
-  // The same in two halves. Where guesses are choices on the device, the first half only enqueues
+  void draft(std::span<const DraftSequence> sequences) {
+    start(sequences);
+    finish(/*all=*/false);
+  }
+  // The two halves of it. Where guesses are choices on the device, the first half only enqueues
   // them and appends -1 - i for choice i of choices(): a step of such tokens may be enqueued
   // meanwhile. The second half waits, and puts guesses in their place: up to the first that is
-  // nothing, or `all` that such a step runs. True when there is something to wait for; by default
-  // the first half is all of it.
-  virtual bool start(std::span<const DraftSequence> sequences) {
-    draft(sequences);
-    return false;
-  }
+  // nothing, or `all` that such a step runs. True when there is something to wait for; otherwise
+  // the first half was all of it.
+  virtual bool start(std::span<const DraftSequence> sequences) = 0;
   virtual void finish(bool all) { (void)all; }
   virtual ChosenTokens choices() const { return {}; }
 };

@@ -110,6 +110,7 @@ class Engine {
   // The first half of a decode step enqueues it, the second half hears what was chosen. In between
   // the next step of the same sequences may be enqueued (decision 23): then it is ahead_.
   void start_decode(const StepPlan& plan);
+  void decode_step_jobs();
   void finish_decode();
   bool can_go_ahead() const;
   void go_ahead();
@@ -120,9 +121,10 @@ class Engine {
   void score_prompt(Job& job, int64_t begin, int64_t end);
   // Begins to choose the tokens of step_jobs_, whose logits the last step left in order.
   void start_choosing(bool ahead = false);
-  // How many of a sequence's rows count: up to the first whose token is not the draft after it, or
-  // ends the sequence.
-  static int64_t agreed_rows(const Job& job, std::span<const StepSampler::Choice> choices);
+  // How many of a sequence's rows count, of drafts before a stop: up to the first whose token is
+  // not the draft after it.
+  static int64_t agreed_rows(std::span<const int32_t> drafts,
+                             std::span<const StepSampler::Choice> choices);
   static int64_t drafts_before_stop(const Job& job);
   static bool ends_at(const Job& job, int32_t token);
   // Adds a job whose last step committed `rows` rows from first_row on to those drafted for next.

@@ -63,16 +63,18 @@ void Engine::score_prompt(Job& job, int64_t begin, int64_t end) {
 
 void Engine::start_decode(const StepPlan& plan) {
   step_jobs_.clear();
-  step_rows_.clear();
-  for (const int64_t id : plan.decode) {
-    Job& job = this->job(id);
-    step_jobs_.push_back(&job);
-    step_rows_.push_back(
-        {.sequence = &job.sequence, .tokens = job.next, .logits = LogitsWanted::kAll});
-  }
+  for (const int64_t id : plan.decode) step_jobs_.push_back(&job(id));
   step_begin_ = speculator_ ? speculator_->now() : 0;
-  runner_->decode(step_rows_);
+  decode_step_jobs();
   start_choosing();
+}
+
+void Engine::decode_step_jobs() {
+  step_rows_.clear();
+  for (Job* job : step_jobs_)
+    step_rows_.push_back(
+        {.sequence = &job->sequence, .tokens = job->next, .logits = LogitsWanted::kAll});
+  runner_->decode(step_rows_);
 }
 
 void Engine::finish_decode() {
@@ -89,9 +91,9 @@ void Engine::finish_decode() {
       first_row += 1 + drafted;
       continue;
     }
-    const int64_t rows = agreed_rows(*job, choices);
-    if (!ahead_) runner_->accept(job->sequence, rows);
     const int64_t offered = drafts_before_stop(*job);
+    const int64_t rows = agreed_rows(job->drafts().first(static_cast<size_t>(offered)), choices);
+    if (!ahead_) runner_->accept(job->sequence, rows);
     if (speculator_) speculator_->judged(job->sequence, offered, rows - 1);
     draft_figures_.add(offered, rows - 1);
     job->completion.drafts.add(offered, rows - 1);
@@ -142,11 +144,7 @@ bool Engine::can_verify_ahead() const {
 
 void Engine::verify_ahead() {
   std::erase_if(step_jobs_, [](const Job* job) { return job == nullptr || job->ended; });
-  step_rows_.clear();
-  for (Job* job : step_jobs_)
-    step_rows_.push_back(
-        {.sequence = &job->sequence, .tokens = job->next, .logits = LogitsWanted::kAll});
-  runner_->decode(step_rows_);
+  decode_step_jobs();
 }
 
 void Engine::start_choosing(bool ahead) {
@@ -161,12 +159,10 @@ void Engine::start_choosing(bool ahead) {
   sampler_->start(runner_->logits(), sampled_rows_);
 }
 
-int64_t Engine::agreed_rows(const Job& job, std::span<const StepSampler::Choice> choices) {
-  const std::span<const int32_t> drafts = job.drafts();
+int64_t Engine::agreed_rows(std::span<const int32_t> drafts,
+                            std::span<const StepSampler::Choice> choices) {
   size_t row = 0;
-  while (row < drafts.size() && choices[row].token == drafts[row] &&
-         !ends_at(job, choices[row].token))
-    ++row;
+  while (row < drafts.size() && choices[row].token == drafts[row]) ++row;
   return static_cast<int64_t>(row) + 1;
 }
 
@@ -263,9 +259,7 @@ size_t Engine::readable_drafts(Job& job) {
 void Engine::drop_unreadable() {
   for (Job* job : draft_jobs_) {
     std::vector<int32_t>& next = job->next;
-    next.erase(std::find_if(next.begin() + 1, next.end(),
-                            [job](int32_t token) { return ends_at(*job, token); }),
-               next.end());
+    next.resize(1 + static_cast<size_t>(drafts_before_stop(*job)));
     if (job->matcher) next.resize(1 + readable_drafts(*job));
   }
 }

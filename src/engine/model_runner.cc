@@ -264,7 +264,7 @@ void ModelRunner::draft_mtp(std::span<const MtpRows> rows, const Guesses& guesse
   };
   // By reference: without allocating.
   run_step(StepKind::kDraft, chain.front(), guesses.each, std::cref(steps));
-  narrow_to_draft(drafting_);
+  narrow_to_draft(drafting_);  // as a replay has not
   mtp_rows_.resize(static_cast<size_t>(sequences));
   mtp_positions_.resize(static_cast<size_t>(sequences));
   for (int64_t& position : mtp_positions_) position += guesses.each - 1;
@@ -285,7 +285,7 @@ void ModelRunner::draft_mtp_on(int64_t sequences, int64_t choices, GreedyChooser
     ++mtp_positions_[i];
   }
   const Batch& batch = batch_.fill(Phase::kDecode, mtp_rows_, mtp_positions_);
-  narrow_to_draft(batch);
+  narrow_to_draft(batch);  // a replay does not
   record_with(chooser);
   const auto step = [&] { run_draft(batch, batch, chooser); };
   run_step(StepKind::kDraftOn, batch, 1, std::cref(step));

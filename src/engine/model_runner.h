@@ -162,7 +162,8 @@ class ModelRunner {
   ActivationStore store_;
   Activations act_;  // store_'s tensors cut to the current step
   StepBatch batch_;
-  Batch drafting_;  // of a chain's first step the rows that are drafted from
+  Batch
+      drafting_;  // of a chain's first step the rows that are drafted from; recordings refer to it
   std::vector<SequenceRows> mtp_rows_;
   std::vector<int64_t> mtp_positions_;
   std::vector<int32_t> mtp_choices_;  // tokens that stand for choices

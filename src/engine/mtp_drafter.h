@@ -19,10 +19,6 @@ class MtpDrafter final : public Drafter {
 
   Status begin(const SequenceState& state, int64_t positions) override;
   void read(SequenceState& state, std::span<const int32_t> prompt, int64_t begin) override;
-  void draft(std::span<const DraftSequence> sequences) override {
-    start(sequences);
-    finish(/*all=*/false);
-  }
   bool start(std::span<const DraftSequence> sequences) override;
   void finish(bool all) override;
   ChosenTokens choices() const override { return chooser_->chosen(); }

@@ -139,13 +139,14 @@ class KnowsTheText final : public Drafter {
   KnowsTheText(std::vector<int32_t> text, uint64_t seed) : text_(std::move(text)), rng_(seed) {}
   Status begin(const SequenceState&, int64_t) override { return {}; }
   void read(SequenceState&, std::span<const int32_t>, int64_t) override {}
-  void draft(std::span<const DraftSequence> sequences) override {
+  bool start(std::span<const DraftSequence> sequences) override {
     for (const DraftSequence& sequence : sequences)
       for (int64_t i = 0; i < sequence.most; ++i) {
         const size_t at = sequence.tokens.size() + static_cast<size_t>(i);
         sequence.drafts->push_back(at < text_.size() ? text_[at]
                                                      : static_cast<int32_t>(rng_.below(256)));
       }
+    return false;
   }
 
  private:

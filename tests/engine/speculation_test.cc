@@ -31,7 +31,11 @@ class Oracle final : public Drafter {
     EXPECT_LT(begin, state.length);
     EXPECT_LE(state.length, std::ssize(prompt));
   }
-  void draft(std::span<const DraftSequence> sequences) override {
+  bool start(std::span<const DraftSequence> sequences) override {
+    guess(sequences);
+    return false;
+  }
+  void guess(std::span<const DraftSequence> sequences) {
     for (const DraftSequence& sequence : sequences) {
       const std::span<const int32_t> tokens = sequence.tokens;
       EXPECT_EQ(sequence.state->length + 1, std::ssize(tokens));

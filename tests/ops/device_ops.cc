@@ -101,6 +101,23 @@ DeltaMixArgs DeviceOps::Call::delta(const DeltaMixArgs& args, const Batch& batch
           .out = out(args.out)};
 }
 
+AttentionPrepareArgs DeviceOps::Call::prepare(const AttentionPrepareArgs& args, const Batch& batch,
+                                              const TensorView& in_there) {
+  return {.batch = batch,
+          .in = in_there,
+          .q_norm = in(args.q_norm),
+          .k_norm = in(args.k_norm),
+          .epsilon = args.epsilon,
+          .query_heads = args.query_heads,
+          .kv_heads = args.kv_heads,
+          .head_dim = args.head_dim,
+          .rotary_dim = args.rotary_dim,
+          .inverse_frequency = in(args.inverse_frequency),
+          .axis = in(args.axis, args.rotary_dim / 2),
+          .kv = cache(args.kv, args.batch, true),
+          .q = out(args.q)};
+}
+
 RouteArgs DeviceOps::Call::routing(const RouteArgs& args) {
   return {.x = in(args.x),
           .norm = in(args.norm),
@@ -218,19 +235,7 @@ void DeviceOps::fold(const DeltaMixArgs& args, int64_t slot, int64_t accepted) {
 void DeviceOps::attention_prepare(const AttentionPrepareArgs& args) {
   Call call(*this);
   const Batch batch = call.batch(args.batch);
-  const AttentionPrepareArgs there{.batch = batch,
-                                   .in = call.in(args.in),
-                                   .q_norm = call.in(args.q_norm),
-                                   .k_norm = call.in(args.k_norm),
-                                   .epsilon = args.epsilon,
-                                   .query_heads = args.query_heads,
-                                   .kv_heads = args.kv_heads,
-                                   .head_dim = args.head_dim,
-                                   .rotary_dim = args.rotary_dim,
-                                   .inverse_frequency = call.in(args.inverse_frequency),
-                                   .axis = call.in(args.axis, args.rotary_dim / 2),
-                                   .kv = call.cache(args.kv, args.batch, true),
-                                   .q = call.out(args.q)};
+  const AttentionPrepareArgs there = call.prepare(args, batch, call.in(args.in));
   call.run("attention_prepare", [&] { backend_.ops->attention_prepare(there); });
 }
 
@@ -253,19 +258,7 @@ void DeviceOps::attention_net(const AttentionNetArgs& args) {
   Call call(*this);
   const Batch batch = call.batch(args.prepare.batch);
   const AttentionPrepareArgs& given = args.prepare;
-  const AttentionPrepareArgs prepare{.batch = batch,
-                                     .in = call.out(args.in.out),
-                                     .q_norm = call.in(given.q_norm),
-                                     .k_norm = call.in(given.k_norm),
-                                     .epsilon = given.epsilon,
-                                     .query_heads = given.query_heads,
-                                     .kv_heads = given.kv_heads,
-                                     .head_dim = given.head_dim,
-                                     .rotary_dim = given.rotary_dim,
-                                     .inverse_frequency = call.in(given.inverse_frequency),
-                                     .axis = call.in(given.axis, given.rotary_dim / 2),
-                                     .kv = call.cache(given.kv, given.batch, true),
-                                     .q = call.out(given.q)};
+  const AttentionPrepareArgs prepare = call.prepare(given, batch, call.out(args.in.out));
   const AttentionArgs attention{.batch = batch,
                                 .q = prepare.q,
                                 .in = prepare.in,

@@ -64,6 +64,8 @@ class DeviceOps final : public Ops {
     KvLayer cache(const KvLayer& host, const Batch& batch, bool is_written);
     RecurrentLayer recurrent(const RecurrentLayer& host);
     DeltaMixArgs delta(const DeltaMixArgs& host, const Batch& batch);
+    AttentionPrepareArgs prepare(const AttentionPrepareArgs& host, const Batch& batch,
+                                 const TensorView& in_there);
     RouteArgs routing(const RouteArgs& host);
     ExpertsUpArgs up(const ExpertsUpArgs& host, const TensorView& normed, const TensorView& expert);
 

@@ -53,7 +53,7 @@ struct LaneWords {
       missing = false;
 #pragma unroll
       for (int j = 0; j < kCount; ++j)
-        if (static_cast<uint32_t>(word[j] >> 32) != in.number) {
+        if (!in.has(word[j])) {
           word[j] = in.ask(0, column + j * kStep);
           missing = true;
         }

@@ -14,8 +14,8 @@ __device__ inline int visible(const AttentionBatch& b, int row) {
   return b.context_length[sequence] + row - b.row_begin[sequence] + 1;
 }
 
-// One warp a head of one row: norm, rotation, and where the result goes. Weights are asked for
-// before the kernel before has ended, and all that the row says at once behind it.
+// One warp a head of one row: norm, rotation, and where the result goes. The norm's weights are
+// asked for before the kernel before has ended.
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ PrepareArgs a) {
   __shared__ float heads[kThreads / kWarp][kMostHead];
   start_next();

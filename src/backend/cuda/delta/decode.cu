@@ -75,9 +75,8 @@ void delta_decode(cudaStream_t stream, const DeltaArgs& args) {
         " and ", args.value_dim, " are wider than ", kColumns);
   const bool fold = args.slot == nullptr;
   const int rows = fold ? args.fold_accepted : std::max(args.tape_rows, args.most_rows);
-  // The kernel reads the state before it waits: safe behind a step, whose choices are brought to
-  // the host by a kernel that waits for the whole step and lets nobody start before its own end;
-  // and behind this launch in order when there was none.
+  // The kernel reads the state before it waits: safe in a step, whose first kernel lets nobody
+  // start before the step before has ended (embed_kernel). A fold has no such kernel.
   launch(fold ? Start::kInOrder : Start::kEarly, stream,
          dim3(static_cast<unsigned>(args.value_heads), static_cast<unsigned>(args.sequences)),
          dim3(kRuleThreads), static_cast<size_t>(rows * HeadRows::kFloats * 4),
