@@ -59,18 +59,21 @@ struct SharedHeadState {
     return a.state +
            (static_cast<int64_t>(slot) * a.value_heads + head) * kKeys * int64_t{kColumns};
   }
-  static __device__ int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+  static __device__ int lane() { return thread_again() % kWarp; }
   static __device__ int first_column() {
-    return 8 * (static_cast<int>(threadIdx.x) / kWarp) + 4 * (lane() / 16);
+    const int thread = thread_again();
+    return 8 * (thread / kWarp) + 4 * (thread % kWarp / 16);
   }
-  __device__ float4* place(int half, int i) const {
-    return reinterpret_cast<float4*>(shared + (16 * i + lane() % 16) * kPitch + first_column() +
-                                     half * kHalf);
+  // Of a lane's columns in the first half, key `lane % 16`.
+  __device__ float* first_place() const { return shared + lane() % 16 * kPitch + first_column(); }
+  static __device__ float4* place(float* first, int half, int i) {
+    return reinterpret_cast<float4*>(first + 16 * i * kPitch + half * kHalf);
   }
   __device__ void load(int half) {
+    float* const first = first_place();
 #pragma unroll
     for (int i = 0; i < kKeySteps; ++i) {
-      const float4 four = *place(half, i);
+      const float4 four = *place(first, half, i);
       s[half][i][0] = four.x, s[half][i][1] = four.y, s[half][i][2] = four.z,
       s[half][i][3] = four.w;
     }
@@ -85,11 +88,13 @@ struct SharedHeadState {
   __device__ void resume() { load(1); }
   // Behind the tape's rows: what they leave.
   __device__ void keep() const {
+    float* const first = first_place();
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int i = 0; i < kKeySteps; ++i)
-        *place(half, i) = make_float4(s[half][i][0], s[half][i][1], s[half][i][2], s[half][i][3]);
+        *place(first, half, i) =
+            make_float4(s[half][i][0], s[half][i][1], s[half][i][2], s[half][i][3]);
   }
 
   // Sums over the 16 lanes that share columns, of one of a lane's eight columns (own_column), as

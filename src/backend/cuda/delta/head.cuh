@@ -49,6 +49,10 @@ struct HeadMemory {
   float norm[kColumns];
   __nv_bfloat16 history[3][kChannels];  // the last columns
   bool last_reader;
+  int shared_key_head;
+
+  // Read anew each time, as thread_again().
+  __device__ int key_head() const { return *const_cast<const volatile int*>(&shared_key_head); }
 };
 // Counts one more reader; by one thread, whose block has read a key head's old columns.
 __device__ inline void count_reader(const DeltaArgs& a, int sequence, int key_head,
@@ -59,10 +63,12 @@ __device__ inline void count_reader(const DeltaArgs& a, int sequence, int key_he
   if (memory.last_reader) *readers = 0;
 }
 
-// The same number, of which the compiler does not know it: so that it computes again what follows
-// from it, where it would otherwise keep that in registers across the rows.
-__device__ inline int opaque(int x) {
-  asm volatile("" : "+r"(x));
+// The thread's number, read anew each time: so that what follows from it is computed again where
+// registers are few. What is spilled instead comes from far when it is needed.
+__device__ inline int thread_again() {
+  int x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  __builtin_assume(x >= 0 && x < 1024);
   return x;
 }
 
@@ -84,7 +90,7 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
   constexpr int kTogether = 4;
   constexpr int kShares = (HeadMemory::kChannels + kThreads - 1) / kThreads;  // of channels
   const HeadRows rows(row_memory, row_capacity);
-  const int channels = a.channels(), key_head = head / a.sharers;
+  const int channels = a.channels();
   const int dk = kWhole ? kKeys : a.key_dim, dv = kWhole ? kColumns : a.value_dim;
   const auto window_of = [&](int slot) {
     return a.window + static_cast<int64_t>(slot) * 3 * channels;
@@ -95,12 +101,13 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
            thread + s * kThreads < 2 * dk + dv;
   };
   const auto share = [&](int thread, int s) {
-    return HeadChannel(a, rows, head, key_head, min(thread + s * kThreads, 2 * dk + dv - 1), dk,
-                       dv);
+    return HeadChannel(a, rows, head, memory.key_head(),
+                       min(thread + s * kThreads, 2 * dk + dv - 1), dk, dv);
   };
 
   // Where results arrive, the memory is busy with weights: what is needed first is asked for first.
   const int own = static_cast<int>(threadIdx.x);
+  memory.shared_key_head = head / a.sharers;  // by each thread for itself, until the first barrier
   __nv_bfloat16 old[kShares][3];
   const auto ask_columns = [&] {
 #pragma unroll
@@ -128,7 +135,7 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
   for (int turn = 0; turn < 2; ++turn) {
     const bool is_new = turn == 1;
     const int count = is_new ? part.rows : part.accepted;
-    const int thread = opaque(own), slot = opaque(part.slot);
+    const int thread = thread_again(), slot = part.slot;
     float4 taps[kShares];
 #pragma unroll
     for (int s = 0; s < kShares; ++s)
@@ -161,10 +168,11 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
     for (int first = 0; first < count; first += kTogether) {
       uint64_t word[kShares][kTogether] = {};
       __nv_bfloat16 last[kShares][3];
-      const int left = min(count - first, kTogether);
+      const int left = min(count - first, kTogether), thread = thread_again();
+      int channel_of[kShares];
 #pragma unroll
       for (int s = 0; s < kShares; ++s) {
-        const int channel = share(thread, s).channel;
+        const int channel = channel_of[s] = share(thread, s).channel;
 #pragma unroll
         for (int i = 0; i < 3; ++i)
           last[s][i] = has_share(thread, s) ? memory.history[i][thread + s * kThreads]
@@ -189,23 +197,23 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
 #pragma unroll
           for (int j = 0; j < kTogether; ++j)
             if (j < left && !in.has(word[s][j])) {
-              word[s][j] = in.ask(first + j, share(thread, s).channel);
+              word[s][j] = in.ask(first + j, channel_of[s]);
               missing = true;
             }
       }
 #pragma unroll 1
       for (int j = first; j < first + left; ++j) {
+        const int thread = thread_again();
         float mixed[kShares];
 #pragma unroll
         for (int s = 0; s < kShares; ++s) {
-          const HeadChannel at = share(thread, s);
           const __nv_bfloat16 value =
-              is_new ? in.value(word[s][0], at.channel)
+              is_new ? in.value(word[s][0], thread)  // whose parity is its channels'
                      : __ushort_as_bfloat16(static_cast<unsigned short>(word[s][0]));
           mixed[s] = convolve(taps[s], last[s], value);
           if (!Rows::kArrive && is_new && has_share(thread, s) &&
-              (at.is_value || memory.last_reader))
-            tape[j * channels + at.channel] = value;
+              (share(thread, s).is_value || memory.last_reader))
+            tape[j * channels + channel_of[s]] = value;
           last[s][0] = last[s][1], last[s][1] = last[s][2], last[s][2] = value;
 #pragma unroll
           for (int k = 0; k + 1 < kTogether; ++k) word[s][k] = word[s][k + 1];
@@ -221,11 +229,12 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
           }
       }
       if (is_new && first + kTogether >= count) break;  // nobody looks back
+      const int writer = thread_again();
 #pragma unroll
       for (int s = 0; s < kShares; ++s)
-        if (has_share(thread, s))
+        if (has_share(writer, s))
 #pragma unroll
-          for (int i = 0; i < 3; ++i) memory.history[i][thread + s * kThreads] = last[s][i];
+          for (int i = 0; i < 3; ++i) memory.history[i][writer + s * kThreads] = last[s][i];
     }
     sync();
     if (!is_new) beside.count(memory);
@@ -249,7 +258,7 @@ __device__ inline void run_head(const DeltaArgs& a, int head, const Part& part, 
     if (count > 0) state.keep();
     beside.known();
     if (count > 0) {
-      const int thread = opaque(own);
+      const int thread = thread_again();
 #pragma unroll
       for (int s = 0; s < kShares; ++s)
         if (has_share(thread, s) && (share(thread, s).is_value || memory.last_reader))
