@@ -1,4 +1,5 @@
-// Values that arrive: a word of memory holds two bf16 and the number of the launch that wrote them.
+// Values that arrive: a word of memory holds two bf16 and the number of the launch that wrote them,
+// or a value that is never zero.
 // Who waits for a word has its values in the moment that its number is right, one way through the
 // L2 cache; a count behind a fence, and the values behind the count, would take three.
 #pragma once
@@ -25,6 +26,24 @@ __device__ inline uint64_t look_at(const uint64_t* word) {
 __device__ inline uint64_t wait_for_word(const uint64_t* word) {
   uint64_t seen = 0;
   while (seen == 0) seen = look_at(word);
+  return seen;
+}
+// The same of words of 32 bits whose values are never zero.
+__device__ inline void send_word(uint32_t* word, uint32_t value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+__device__ inline uint4 look_at_four(const uint32_t* words) {
+  uint4 seen;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(seen.x), "=r"(seen.y), "=r"(seen.z), "=r"(seen.w)
+               : "l"(words)
+               : "memory");
+  return seen;
+}
+__device__ inline uint32_t wait_for_word(const uint32_t* word) {
+  uint32_t seen = 0;
+  while (seen == 0)
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
   return seen;
 }
 

@@ -4,9 +4,9 @@
 // the weights once per eight rows, from memory or L2. Limits: the latency of the rows; most weights
 // of a warp have been requested before.
 
-#include "backend/cuda/common/arrival.cuh"
 #include "backend/cuda/linear/parts.cuh"
 #include "backend/cuda/linear/router.h"
+#include "backend/cuda/moe/routing.cuh"
 
 namespace pewter::cuda {
 namespace {
@@ -89,7 +89,9 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
     const float logit = total_of<kRows, kWarps>(sums, output, row);
     const int column = w.out_column + tile * 16 + output;
     a.out[(first_row + row) * a.out_stride + column] = logit;
-    if (a.words.are_used()) send_pair(a.words.logits + column, __float_as_uint(logit), 1);
+    if (a.words.are_used())
+      send_word(a.words.logits + (second ? column : RouteWords::word_of(column, a.w[0].n)),
+                order_of(logit));
   }
   if (!kNorm) return;
   // Behind the logits, which are wanted first, the rows for others, 256 inputs a warp; blocks of

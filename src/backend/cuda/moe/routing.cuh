@@ -24,14 +24,18 @@ __device__ inline float logit_of(uint32_t order) {
   return __uint_as_float(order >> 31 != 0 ? order & 0x7FFFFFFFu : ~order);
 }
 
-// A warp weighs a row's choice: lane s has the logit of slot s.
-__device__ inline void weigh(float chosen, float gate, int top_k, float* weight,
-                             float* shared_weight) {
+// A warp weighs a row's choice: lane s has the logit of slot s, and is given its weight.
+__device__ inline float weigh(float chosen, int top_k) {
   const int lane = threadIdx.x % kWarp;
   const float largest = __shfl_sync(0xFFFFFFFFu, chosen, 0);
   const float exponential = lane < top_k ? expf(chosen - largest) : 0.0f;
-  const float sum = warp_sum(exponential);
-  if (lane < top_k) weight[lane] = exponential / sum;
+  return exponential / warp_sum(exponential);
+}
+__device__ inline void weigh(float chosen, float gate, int top_k, float* weight,
+                             float* shared_weight) {
+  const int lane = threadIdx.x % kWarp;
+  const float own = weigh(chosen, top_k);
+  if (lane < top_k) weight[lane] = own;
   if (lane == 0) *shared_weight = sigmoid(gate);
 }
 
@@ -123,11 +127,7 @@ __device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, bool
   const int rows = kMost == 1 ? 1 : route.rows;
   const int top_k = route.top_k, choices = rows * top_k, logits = route.experts + 1;
   const int shared_blocks = (rows + kCapacity - 1) / kCapacity;
-  const auto logit_at = [&](int row, int at) {
-    if (kMost == 1 && route.words.are_used())
-      return __uint_as_float(static_cast<uint32_t>(wait_for_word(route.words.logits + at)));
-    return __ldcg(route.logits + row * logits + at);
-  };
+  const auto logit_at = [&](int row, int at) { return __ldcg(route.logits + row * logits + at); };
   float gate = 0;
   if (weighs && warp < rows) gate = logit_at(warp, route.experts);
   if (i < shared_blocks) r.blocks[i] = {-1, i * kCapacity, min(kCapacity, rows - i * kCapacity)};
@@ -204,13 +204,6 @@ __device__ inline void tell(const RouteRows& route, const GroupPairs& group,
                             const Routing<kMost>& r, const Sync& sync = {}) {
   sync();
   const int thread = static_cast<int>(threadIdx.x), choices = route.rows * route.top_k;
-  if (kMost == 1 && route.words.are_used()) {
-    if (thread < choices)
-      send_pair(route.words.chosen + thread, __float_as_uint(r.weight[thread]),
-                static_cast<uint32_t>(r.expert[thread]) + 1);
-    if (thread == choices)
-      send_pair(route.words.chosen + thread, __float_as_uint(r.shared_weight[0]), 1);
-  }
   if (thread < choices) {
     route.expert[thread] = r.expert[thread];
     route.weight[thread] = r.weight[thread];
@@ -219,6 +212,123 @@ __device__ inline void tell(const RouteRows& route, const GroupPairs& group,
   if (thread < route.rows) route.shared_weight[thread] = r.shared_weight[thread];
   if (thread < r.block_count) group.blocks[thread] = r.blocks[thread];
   if (thread == 0) *group.block_count = r.block_count;
+}
+
+// Keeps the compiler from computing values later, or anew.
+template <typename... Values>
+__device__ inline void settle(Values&... values) {
+  const auto one = [](auto& value) {
+    if constexpr (sizeof(value) == 8)
+      asm volatile("" : "+l"(value));
+    else
+      asm volatile("" : "+r"(value));
+  };
+  (one(values), ...);
+}
+
+// What a lane knows of the slot that has its number.
+struct Choice {
+  int32_t expert;
+  float logit;
+};
+// One row whose logits arrive as words, routed by one warp, for itself as well; its first `slots`
+// slots.
+//
+// Lane l has experts 8l … 8l + 7. A turn finds the largest logit of all: each lane gives its own,
+// and meanwhile learns which of its experts have that and what comes below it. Who has the largest
+// is one more sum, seen a turn later, that counts those who do; only if they are more than one are
+// they looked for. All of it runs once on what has come by the first look, so that the instructions
+// are there when the last word is. What has not come, and a NaN, is the number of its expert, less
+// than any logit.
+__device__ inline Choice hear_choice(const RouteRows& route, int slots) {
+  constexpr uint32_t kAll = 0xFFFFFFFFu, kLeast = 0x007FFFFFu;  // order_of(−∞)
+  constexpr uint32_t kEach = RouteWords::kTogether, kCount = 1 << 16;
+  static_assert(kEach * kWarp == kFewExperts && kFewChosen <= kEach, "no lane runs out of experts");
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const uint32_t first = kEach * lane;
+  const uint32_t* const at = route.words.logits + first / 2;
+#pragma unroll 1
+  for (bool rehearses = true;; rehearses = false) {
+    uint32_t key[kEach], mine = first + kEach - 1, least = first < route.experts ? 0 : 1;
+#pragma unroll
+    for (uint32_t i = 0; i < kEach; ++i) key[i] = first + i;
+    bool waits;
+    do {
+      if (least == 0) {
+        const uint4 four = look_at_four(at), more = look_at_four(at + route.experts / 2);
+        const uint32_t word[kEach] = {four.x, four.y, four.z, four.w,
+                                      more.x, more.y, more.z, more.w};
+        least = word[0], mine = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i) {
+          least = min(least, word[i]);
+          key[i] = max(word[i], first + i);
+          mine = max(mine, key[i]);
+          settle(key[i]);
+        }
+        settle(mine);
+      }
+      waits = __any_sync(kAll, least == 0) != 0;
+    } while (waits && !rehearses);
+    uint32_t last = 0, part = 0, chosen = 0, index = 0;  // the latter two: of the lane's slot
+    int slot = 0;
+#pragma unroll 1
+    for (;;) {
+      const uint32_t most = __reduce_max_sync(kAll, mine), found = __reduce_add_sync(kAll, part);
+      // Two chains of instructions. Relative to `mine`, what is below it is larger than the rest.
+      uint32_t equal[2] = {}, lower[2] = {};
+#pragma unroll
+      for (uint32_t i = 0; i < kEach; ++i) {
+        equal[i % 2] += key[i] == mine ? kCount + i : 0;
+        lower[i % 2] = max(lower[i % 2], key[i] - mine);
+      }
+      const bool is_mine = mine == most;
+      part = is_mine ? equal[0] + equal[1] + first : 0;
+      mine += is_mine ? max(lower[0], lower[1]) : 0;
+      settle(part, mine);
+      if (found / kCount == 1) {
+        if (lane == slot) chosen = last, index = found % kCount;
+        ++slot;
+      } else {
+        uint32_t from = 0;
+        settle(from);
+#pragma unroll 1
+        for (uint32_t left = found / kCount; left > 0 && slot < slots; --left, ++slot) {
+          uint32_t next = kAll;
+#pragma unroll
+          for (uint32_t i = kEach; i-- > 0;)
+            if (key[i] == last && first + i >= from) next = first + i;
+          next = __reduce_min_sync(kAll, next);
+          if (lane == slot) chosen = last, index = next;
+          from = next + 1;
+        }
+      }
+      if (slot >= slots) break;
+      last = most;
+    }
+    if (waits) continue;
+    return {static_cast<int32_t>(chosen < kLeast ? lane : index), logit_of(chosen)};
+  }
+}
+
+// Tells others of such a choice, of all slots, by its warp.
+__device__ inline void tell_choice(const RouteRows& route, const GroupPairs& group,
+                                   const Choice& choice) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, top_k = route.top_k;
+  const bool shared = lane == top_k;
+  float weight = weigh(choice.logit, top_k);
+  if (lane > top_k) return;
+  if (shared) weight = sigmoid(logit_of(wait_for_word(route.words.logits + route.experts)));
+  send_pair(route.words.chosen + lane, __float_as_uint(weight),
+            shared ? 1 : static_cast<uint32_t>(choice.expert) + 1);
+  (shared ? route.shared_weight : route.weight + lane)[0] = weight;
+  group.blocks[shared ? 0 : 1 + lane] = {shared ? -1 : choice.expert, shared ? 0 : lane, 1};
+  if (shared) {
+    *group.block_count = 1 + top_k;
+  } else {
+    route.expert[lane] = choice.expert;
+    group.pairs[lane] = lane;
+  }
 }
 
 }  // namespace pewter::cuda

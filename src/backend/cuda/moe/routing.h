@@ -34,12 +34,20 @@ struct Grouping {
 // How the three kernels of one row's experts tell each other of the routing before they end
 // (decision 24): words (arrival.cuh) that are zero until they are written.
 struct RouteWords {
-  // [experts + 1], as RouteRows::logits: written by the router, zeroed by the down products.
-  uint64_t* logits = nullptr;
+  // [experts + 1], order_of (routing.cuh) each logit, an expert's at word_of(…), the shared gate's
+  // last: written by the router, zeroed by the down products.
+  uint32_t* logits = nullptr;
   // [top_k + 1], expert + 1 and its weight for each slot, then the shared expert's: written by the
   // up products, zeroed by the router.
   uint64_t* chosen = nullptr;
   __host__ __device__ bool are_used() const { return logits != nullptr; }
+  // A lane looks at eight experts beside each other, a multiple of which there are, by two loads;
+  // what a warp's lanes load at once lies side by side.
+  static constexpr int kTogether = 8;
+  static constexpr bool can_have(int experts) { return experts % kTogether == 0; }
+  __host__ __device__ static constexpr int word_of(int expert, int experts) {
+    return expert / 4 % 2 * (experts / 2) + expert / 8 * 4 + expert % 4;
+  }
 };
 
 // Softmax and top-k of every row.
