@@ -425,5 +425,125 @@ const auto kSlots = testing::Values(3, 4);
 INSTANTIATE_TEST_SUITE_P(Cpu, Route, testing::Combine(testing::Values(Target::kCpu), kSlots));
 INSTANTIATE_TEST_SUITE_P(Cuda, Route, testing::Combine(testing::ValuesIn(cuda_target()), kSlots));
 
+class Choice : public OpTest<int64_t> {};  // experts
+
+// A block's one row, whose router has one input that counts, so that the logits are these: equal
+// ones, next to each other and far apart, and what is no number.
+TEST_P(Choice, OfABlockIsTheStages) {
+  constexpr int64_t kHidden = 128, kWidth = 64, kTopK = 8;
+  const int64_t experts = tested();
+  const auto ops = make_fast();
+  const auto make = [&](int64_t n, int64_t k, int64_t count, uint64_t seed) {
+    return TestWeight(
+        random_weight({.format = WeightFormat::kBF16, .n = n, .k = k, .count = count}, seed),
+        target());
+  };
+  const TestWeight gate = make(kWidth, kHidden, experts, 1), up = make(kWidth, kHidden, experts, 2),
+                   down = make(kHidden, kWidth, experts, 3), shared_gate = make(1, kHidden, 1, 4),
+                   shared_up_gate = make(kWidth, kHidden, 1, 5),
+                   shared_up = make(kWidth, kHidden, 1, 6),
+                   shared_down = make(kHidden, kWidth, 1, 7);
+  const Floats random = random_values(experts, 8);
+  const std::pair<const char*, std::function<float(int64_t)>> rows[] = {
+      {"random", [&](int64_t e) { return random[static_cast<size_t>(e)]; }},
+      {"rising", [](int64_t e) { return static_cast<float>(e); }},
+      {"falling", [](int64_t e) { return -static_cast<float>(e); }},
+      {"five", [](int64_t e) { return static_cast<float>(e * 7 % 5) - 2; }},
+      {"neighbours", [](int64_t e) { return static_cast<float>(e / 3 % 4); }},
+      {"equal", [](int64_t) { return 7.0f; }},
+      {"three", [](int64_t e) { return e % 5 == 3 && e < 15 ? 1.0f : -INFINITY; }},
+      {"one NaN", [](int64_t e) { return e == 5 ? NAN : static_cast<float>(e % 16); }},
+      {"few numbers", [](int64_t e) { return e % 3 == 1 && e < 12 ? -2.0f : NAN; }},
+      {"none", [](int64_t) { return NAN; }}};
+  for (const auto& [name, logit] : rows) {
+    WeightMatrix canonical =
+        random_weight({.format = WeightFormat::kBF16, .n = experts, .k = kHidden}, 9);
+    for (int64_t e = 0; e < experts; ++e) {
+      auto* const row = canonical.values[0][e].data_as<BFloat16>();
+      std::fill_n(row, kHidden, BFloat16{0});
+      row[3] = to_bfloat16(logit(e));
+    }
+    const TestWeight router(std::move(canonical), target());
+    const auto run = [&](bool as_block) {
+      const DType act = ops->activation_dtype();
+      const Tensor x = Tensor::of(DType::kF32, {1, kHidden}, Floats(kHidden, 1.0f));
+      const Tensor norm = Tensor::zeros(DType::kF32, {kHidden});
+      const Tensor normed = Tensor::zeros(act, {1, kHidden});
+      const Tensor expert = Tensor::zeros(DType::kI32, {1, kTopK});
+      const Tensor weight = Tensor::zeros(DType::kF32, {1, kTopK});
+      const Tensor shared_weight = Tensor::zeros(DType::kF32, {1});
+      const Tensor hidden = Tensor::zeros(act, {1, kTopK, kWidth});
+      const Tensor shared_hidden = Tensor::zeros(act, {1, kWidth});
+      const Tensor partial = Tensor::zeros(DType::kF32, {1, kHidden});
+      const MoeArgs args{.route = {.x = x.view,
+                                   .norm = norm.view,
+                                   .epsilon = 1e-6f,
+                                   .router = router.of(*ops),
+                                   .shared_gate = shared_gate.of(*ops),
+                                   .normed = normed.view,
+                                   .expert = expert.view,
+                                   .weight = weight.view,
+                                   .shared_weight = shared_weight.view},
+                         .up = {.normed = normed.view,
+                                .expert = expert.view,
+                                .gate = gate.of(*ops),
+                                .up = up.of(*ops),
+                                .shared_gate = shared_up_gate.of(*ops),
+                                .shared_up = shared_up.of(*ops),
+                                .hidden = hidden.view,
+                                .shared_hidden = shared_hidden.view},
+                         .down = {.hidden = hidden.view,
+                                  .shared_hidden = shared_hidden.view,
+                                  .expert = expert.view,
+                                  .weight = weight.view,
+                                  .shared_weight = shared_weight.view,
+                                  .down = down.of(*ops),
+                                  .shared_down = shared_down.of(*ops),
+                                  .partial = partial.view}};
+      if (as_block) {
+        ops->moe(args);
+      } else {
+        ops->route(args.route);
+        ops->experts_up(args.up);
+        ops->experts_down_add(args.down);
+      }
+      return MoeOutputs{.weight = weight.floats(),
+                        .shared_weight = shared_weight.floats(),
+                        .hidden = hidden.floats(),
+                        .partial = partial.floats(),
+                        .expert = {expert.data<int32_t>(), expert.data<int32_t>() + kTopK}};
+    };
+    // Twice, for words are left as they were.
+    const MoeOutputs stages = run(false), block = run(true), again = run(true);
+    std::vector<int64_t> order;
+    for (int64_t e = 0; e < experts; ++e)
+      if (!std::isnan(logit(e))) order.push_back(e);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return logit(a) > logit(b); });
+    const auto numbers = static_cast<int64_t>(order.size());
+    for (int64_t slot = 0; slot < kTopK; ++slot) {
+      const auto at = static_cast<size_t>(slot);
+      // A row that has too many NaNs gets any.
+      EXPECT_EQ(block.expert[at], slot < numbers ? order[at] : slot) << name << ", slot " << slot;
+    }
+    EXPECT_EQ(block.expert, stages.expert) << name;
+    EXPECT_EQ(block.expert, again.expert) << name;
+    expect_same_bits(block.hidden, stages.hidden, name);
+    expect_same_bits(block.shared_weight, stages.shared_weight, name);
+    if (numbers < kTopK) {
+      for (const float weight : block.weight) EXPECT_TRUE(std::isnan(weight)) << name;
+      continue;
+    }
+    expect_same_bits(block.weight, stages.weight, name);
+    expect_same_bits(block.partial, stages.partial, name);
+    expect_same_bits(again.partial, stages.partial, name);
+  }
+}
+// With and without words; one lane, some, and all that hear them.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Choice);  // in builds without CUDA
+INSTANTIATE_TEST_SUITE_P(Cuda, Choice,
+                         testing::Combine(testing::ValuesIn(cuda_target()),
+                                          testing::Values(8, 12, 40, 256)));
+
 }  // namespace
 }  // namespace pewter::test
