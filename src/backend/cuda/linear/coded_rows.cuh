@@ -37,6 +37,45 @@ __host__ __device__ constexpr int row_pitch(int width) {
   return 2 * width + static_cast<int>(round_up(width / 128 * 8, 128)) + 16;
 }
 
+// The power of two of a group whose largest |x| has these bits of a bf16: 2^(exponent − 126) is
+// above it. Smaller groups than 2⁻¹¹² count as that.
+struct GroupPower {
+  uint32_t largest;
+  int exponent;
+
+  __device__ explicit GroupPower(uint32_t bits)
+      : largest(bits), exponent(max(static_cast<int>(bits >> 7), 14)) {}
+  __device__ float to_integer() const { return power(140 - exponent); }
+  __device__ float scale() const {
+    return largest < 0x7F80u ? power(exponent - 140) : __uint_as_float(0x7FC00000u);
+  }
+  static __device__ float power(int of_two) {
+    return __uint_as_float(static_cast<uint32_t>(of_two + 127) << 23);
+  }
+};
+
+// Four inputs as integers. x: added to 1.5 · 2²³, so that its low half holds the integer.
+struct FourCodes {
+  uint32_t x[4], high, low;
+  int32_t sum;
+
+  __device__ FourCodes(uint32_t first, uint32_t second, float to_integer) {
+    uint32_t up[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t two = i < 2 ? first : second;
+      const uint32_t bits = i % 2 == 0 ? two << 16 : two & 0xFFFF0000u;
+      x[i] = __float_as_uint(fmaf(__uint_as_float(bits), to_integer, 12582912.0f));
+      up[i] = x[i] + 128;
+    }
+    low = __byte_perm(__byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
+    high =
+        __byte_perm(__byte_perm(up[0], up[1], 0x0051), __byte_perm(up[2], up[3], 0x0051), 0x5410);
+    sum = __dp4a(static_cast<int32_t>(low), 0x01010101, 0) +
+          256 * __dp4a(static_cast<int32_t>(high), 0x01010101, 0);
+  }
+};
+
 // Sixteen lanes code the 128 inputs of a group, all lanes of a warp at once: each brings eight,
 // those at `at` of a row of `width`, as bf16. In place if `row` is where they are.
 __device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int width,
@@ -49,35 +88,21 @@ __device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int
 #pragma unroll
   for (int offset = 8; offset > 0; offset /= 2)
     pair = __vmaxu2(pair, __shfl_xor_sync(0xFFFFFFFFu, pair, offset));
-  const uint32_t largest = max(pair & 0xFFFFu, pair >> 16);
-  // The largest is below 2^(exponent − 126); smaller groups than 2⁻¹¹² count as that.
-  const int exponent = max(static_cast<int>(largest >> 7), 14);
-  const float to_integer = __uint_as_float(static_cast<uint32_t>(140 - exponent + 127) << 23);
-  // Added to 1.5 · 2²³ a product is rounded to an integer, which the low half of the sum holds.
+  const GroupPower power(max(pair & 0xFFFFu, pair >> 16));
   uint32_t high[2], low[2];
   alignas(16) __half2 pairs[4] = {};
   int32_t sum = 0;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    uint32_t x[4], up[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t two = word[2 * half + i / 2];
-      const uint32_t bits = i % 2 == 0 ? two << 16 : two & 0xFFFF0000u;
-      x[i] = __float_as_uint(fmaf(__uint_as_float(bits), to_integer, 12582912.0f));
-      up[i] = x[i] + 128;
-    }
+    const FourCodes four(word[2 * half], word[2 * half + 1], power.to_integer());
     if (halves)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        pairs[2 * half + i] = __floats2half2_rn(__uint_as_float(x[i]) - 12582912.0f,
-                                                __uint_as_float(x[i + 2]) - 12582912.0f);
-    low[half] =
-        __byte_perm(__byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
-    high[half] =
-        __byte_perm(__byte_perm(up[0], up[1], 0x0051), __byte_perm(up[2], up[3], 0x0051), 0x5410);
-    sum = __dp4a(static_cast<int32_t>(low[half]), 0x01010101, sum);
-    sum += 256 * __dp4a(static_cast<int32_t>(high[half]), 0x01010101, 0);
+        pairs[2 * half + i] = __floats2half2_rn(__uint_as_float(four.x[i]) - 12582912.0f,
+                                                __uint_as_float(four.x[i + 2]) - 12582912.0f);
+    high[half] = four.high;
+    low[half] = four.low;
+    sum += four.sum;
   }
 #pragma unroll
   for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
@@ -89,10 +114,43 @@ __device__ inline void code_inputs(const uint4& inputs, int at, bool inside, int
   }
   *reinterpret_cast<uint4*>(row + 2 * at) = eight;
   if (at % 128 == 0)
-    *reinterpret_cast<GroupScale*>(row + 2 * width + at / 128 * 8) = {
-        largest < 0x7F80u ? __uint_as_float(static_cast<uint32_t>(exponent - 140 + 127) << 23)
-                          : __uint_as_float(0x7FC00000u),
-        sum};
+    *reinterpret_cast<GroupScale*>(row + 2 * width + at / 128 * 8) = {power.scale(), sum};
+}
+
+// A warp codes whole groups, several together so that their chains of instructions overlap: of
+// group first + i · step of a row of `width` a lane brings inputs 4 · lane … 4 · lane + 3, as bf16.
+// None are written from group `end` on. The bits are those of code_inputs; not in place, since two
+// lanes share what one of those writes.
+template <int kGroups>
+__device__ inline void code_groups(const uint2 (&inputs)[kGroups], int first, int step, int end,
+                                   int width, uint8_t* row) {
+  constexpr uint32_t kAll = 0xFFFFFFFFu;
+  const uint32_t lane = threadIdx.x % kWarp;
+  uint32_t largest[kGroups];
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) {
+    const uint32_t pair = __vmaxu2(inputs[i].x & 0x7FFF7FFFu, inputs[i].y & 0x7FFF7FFFu);
+    largest[i] = __reduce_max_sync(kAll, max(pair & 0xFFFFu, pair >> 16));
+  }
+  int32_t sum[kGroups];
+  uint8_t* const to = row + lane / 2 * 16 + lane % 2 * 4;
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) {
+    const int group = first + i * step;
+    const FourCodes four(inputs[i].x, inputs[i].y, GroupPower(largest[i]).to_integer());
+    sum[i] = __reduce_add_sync(kAll, four.sum);
+    if (group < end) {
+      *reinterpret_cast<uint32_t*>(to + group * 256) = four.high;
+      *reinterpret_cast<uint32_t*>(to + group * 256 + 8) = four.low;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) {
+    const int group = first + i * step;
+    if (lane == 0 && group < end)
+      *reinterpret_cast<GroupScale*>(row + 2 * width + group * 8) = {GroupPower(largest[i]).scale(),
+                                                                     sum[i]};
+  }
 }
 
 }  // namespace pewter::cuda

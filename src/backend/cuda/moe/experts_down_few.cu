@@ -22,6 +22,9 @@ namespace {
 
 constexpr int kRoutedWarps = 8, kSharedWarps = 4;
 constexpr int kWarps = kRoutedWarps + kSharedWarps, kThreads = kWarps * kWarp;
+// Registers for as many threads: 72 each, so that a block of the next kernel (nine warps of 96) fits
+// beside one.
+constexpr int kBoundThreads = 14 * kWarp;
 constexpr int kMostBlocks = 8;  // of a tile
 constexpr int kMostInputs = 128 * kMostBlocks;
 constexpr int kFewStages = 3;
@@ -42,30 +45,36 @@ struct Plan {
 };
 
 // Brings `count` rows into shared memory, coded or as they are, zeros behind their k inputs. By a
-// warp; k is a multiple of eight, rows are aligned to sixteen bytes.
+// warp; k is a multiple of eight, rows are aligned to sixteen bytes. All loads of a row are on
+// their way before the first is used.
 template <typename Source>
 __device__ inline void bring_rows(int count, int k, int width, bool coded, const Source& source,
                                   uint8_t* rows) {
-  constexpr int kPiece = kWarp * 8, kPieces = kMostInputs / kPiece;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int kGroups = kMostInputs / 128, kTogether = 4;
+  const int lane = static_cast<int>(threadIdx.x % kWarp), groups = width / 128;
 #pragma unroll 1
   for (int r = 0; r < count; ++r) {
-    const __nv_bfloat16* const from = source(r);
-    uint4 eight[kPieces];
+    const __nv_bfloat16* const from = source(r) + 4 * lane;
+    uint2 four[kGroups];
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const int at = i * kPiece + lane * 8;
-      eight[i] = at < k ? *reinterpret_cast<const uint4*>(from + at) : uint4{};
-    }
+    for (int i = 0; i < kGroups; ++i)
+      four[i] = i * 128 + 4 * lane < k ? *reinterpret_cast<const uint2*>(from + i * 128) : uint2{};
     uint8_t* const to = rows + r * row_pitch(width);
 #pragma unroll 1
-    for (int at = lane * 8; at - lane * 8 < width; at += kPiece) {
-      if (coded)
-        code_inputs(eight[0], at, at < width, width, to);
-      else if (at < width)
-        *reinterpret_cast<uint4*>(to + 2 * at) = eight[0];
+    for (int first = 0; first < groups; first += kTogether) {
+      uint2 now[kTogether];
 #pragma unroll
-      for (int i = 0; i + 1 < kPieces; ++i) eight[i] = eight[i + 1];
+      for (int i = 0; i < kTogether; ++i) now[i] = four[i];
+#pragma unroll
+      for (int i = 0; i + kTogether < kGroups; ++i) four[i] = four[i + kTogether];
+      if (coded) {
+        code_groups(now, first, 1, groups, width, to);
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i)
+        if (first + i < groups)
+          *reinterpret_cast<uint2*>(to + (first + i) * 256 + 8 * lane) = now[i];
     }
   }
 }
@@ -87,7 +96,7 @@ struct Walk {
 
 // kMost: rows of the step at most.
 template <int kMost, Formats kFormats>
-__global__ void __launch_bounds__(kThreads, register_blocks(2))
+__global__ void __launch_bounds__(kBoundThreads, register_blocks(2))
     few_kernel(const __grid_constant__ ExpertsDown a, const __grid_constant__ Plan plan) {
   static_assert(kFewChosen <= kRoutedWarps, "a warp for each expert of a row");
   extern __shared__ __align__(128) unsigned char shared_memory[];
