@@ -46,15 +46,21 @@ __device__ inline uint32_t load_shared2(uint32_t at) {
   return v;
 }
 
-// Two e4m3 codes as bf16. Their exponent and mantissa fall into place as a bf16 of 2⁻¹²⁰ times the
-// value, subnormal codes included; the product with 2¹²⁰ is exact.
-__device__ inline uint32_t bf16x2_of_e4m3(uint32_t codes) {
-  const uint32_t spread = __byte_perm(codes, 0, 0x1404);  // bytes 0 x0 0 x1, each in a high byte
-  const uint32_t bits = ((spread & 0x7F007F00u) >> 4) | (spread & 0x80008000u);
+// Four e4m3 codes as bf16, two to a word. Their exponent and mantissa fall into place as a bf16 of
+// 2⁻¹²⁰ times the value, subnormal codes included; the product with 2¹²⁰ is exact.
+__device__ inline uint2 bf16_of_e4m3(uint32_t codes) {
+  uint32_t word[2];  // the codes as signed integers of 16 bits
+  asm("prmt.b32 %0, %1, 0, 0x9180;" : "=r"(word[0]) : "r"(codes));
+  asm("prmt.b32 %0, %1, 0, 0xB3A2;" : "=r"(word[1]) : "r"(codes));
   const uint32_t power = 0x7B807B80u;
-  const __nv_bfloat162 d = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),
-                                   *reinterpret_cast<const __nv_bfloat162*>(&power));
-  return *reinterpret_cast<const uint32_t*>(&d);
+#pragma unroll
+  for (uint32_t& two : word) {
+    const uint32_t bits = (two << 4) & 0x87F087F0u;
+    const __nv_bfloat162 d = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),
+                                     *reinterpret_cast<const __nv_bfloat162*>(&power));
+    two = *reinterpret_cast<const uint32_t*>(&d);
+  }
+  return make_uint2(word[0], word[1]);
 }
 
 // A warp multiplies up to kRows rows at once, eight by an instruction: operand j has rows 8j … 8j +
@@ -320,8 +326,8 @@ __device__ inline void multiply_fp8(const BlockFormat& w, uint32_t at, int block
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
         const uint32_t low = s == 0 ? word[r].x : word[r].z, high = s == 0 ? word[r].y : word[r].w;
-        const uint32_t a[4] = {bf16x2_of_e4m3(low), bf16x2_of_e4m3(low >> 16), bf16x2_of_e4m3(high),
-                               bf16x2_of_e4m3(high >> 16)};
+        const uint2 first = bf16_of_e4m3(low), second = bf16_of_e4m3(high);
+        const uint32_t a[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
         for (int j = 0; j < kOperands; ++j) {
           const uint32_t b0 = s == 0 ? b[r][j].x : b[r][j].z, b1 = s == 0 ? b[r][j].y : b[r][j].w;

@@ -303,8 +303,8 @@ __device__ inline void multiply_wide_fp8(const uint32_t (&at)[kOwn], const Lane&
       for (int tile = 0; tile < kOwn; ++tile) {
         const uint32_t low = s == 0 ? word[tile].x : word[tile].z,
                        high = s == 0 ? word[tile].y : word[tile].w;
-        const uint32_t a[4] = {bf16x2_of_e4m3(low), bf16x2_of_e4m3(low >> 16), bf16x2_of_e4m3(high),
-                               bf16x2_of_e4m3(high >> 16)};
+        const uint2 first = bf16_of_e4m3(low), second = bf16_of_e4m3(high);
+        const uint32_t a[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
         for (int j = 0; j < kTiles<kRows>; ++j) {
           const uint32_t b0 = s == 0 ? b[j].x : b[j].z, b1 = s == 0 ? b[j].y : b[j].w;
