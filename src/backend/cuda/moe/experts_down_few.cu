@@ -1,5 +1,6 @@
 // Down matrices of the experts, and the sum over a row's experts, for so few rows that all of them
-// fit into shared memory. experts_down.cu is the plain twin.
+// fit into shared memory. experts_down.cu is the plain twin; one row of int4 experts that is told of
+// its choice has a shorter kernel, experts_down_one.cu.
 //
 // Split of work: a block of threads takes a tile of 16 outputs; eight of its warps share the routed
 // experts met, a warp all of k, so that nothing is added up between warps before the experts'
@@ -8,8 +9,7 @@
 // (RouteWords), or its block of threads routes for itself; either way its first weights are on the
 // way before those products end.
 // Bytes: the matrices of the experts met, from memory once. Precision and order of sums: as in the
-// twin, where a slice of k is one block. Limits: the latency from the rows to the sums: 51 % of
-// copy bandwidth for one row of the 122B on an H200.
+// twin, where a slice of k is one block. Limits: the latency from the rows to the sums.
 
 #include <algorithm>
 
@@ -307,6 +307,7 @@ bool hears_of_choice(const ExpertsDown& args) {
 bool down_few(cudaStream_t stream, const ExpertsDown& args) {
   const Launch l = plan_for(args);
   if (l.plan.stages == 0) return false;
+  if (args.route.words.are_used() && down_one(stream, args)) return true;
   const bool common = is_common(args.w) && is_common(args.shared);
   const auto kernel = !common ? few_kernel<kFewRouted, Formats::kAny>
                       : l.one ? few_kernel<1, Formats::kCommon>

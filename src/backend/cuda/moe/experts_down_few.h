@@ -9,5 +9,8 @@ namespace pewter::cuda {
 // Whether it is, for one row, and may be told of the choice by words (RouteWords).
 bool hears_of_choice(const ExpertsDown& args);
 bool down_few(cudaStream_t stream, const ExpertsDown& args);
+// The same of one row that is told, for int4 experts and a shared one of int4 or fp8. args: such as
+// down_few serves.
+bool down_one(cudaStream_t stream, const ExpertsDown& args);
 
 }  // namespace pewter::cuda
