@@ -204,34 +204,22 @@ __device__ inline void take_gates(const Arrivals& in, int rows, int column,
   }
 }
 
-// By one warp: the gated norm of a row's outputs, as GatedNorm::write has it. A lane's eight
-// results, from 8 · (lane % 16) on; the second sixteen lanes repeat the first.
-__device__ inline uint4 gated_norm(const float* o, const float* norm, const float* gate,
+// By one warp: the gated norm of a row's outputs, as GatedNorm::write has it. A lane's four
+// results, from 4 · lane on.
+__device__ inline uint2 gated_norm(const float* o, const float* norm, const float* gate,
                                    float epsilon) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, at = lane % 16 * 8;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   float sum = 0;
 #pragma unroll
   for (int j = 0; j < kColumns / kWarp; ++j) {
     const float x = o[j * kWarp + lane];
     sum = fmaf(x, x, sum);
   }
-  float4 x[2], by[2], factor[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    x[i] = *reinterpret_cast<const float4*>(o + at + 4 * i);
-    by[i] = *reinterpret_cast<const float4*>(norm + at + 4 * i);
-    factor[i] = *reinterpret_cast<const float4*>(gate + at + 4 * i);
-  }
+  const auto four = [&](const float* from) { return reinterpret_cast<const float4*>(from)[lane]; };
+  const float4 x = four(o), by = four(norm), factor = four(gate);
   const float scale = rsqrtf(warp_sum(sum) / static_cast<float>(kColumns) + epsilon);
-  uint32_t pair[4];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    pair[2 * i] =
-        pack_bf16(x[i].x * scale * by[i].x * factor[i].x, x[i].y * scale * by[i].y * factor[i].y);
-    pair[2 * i + 1] =
-        pack_bf16(x[i].z * scale * by[i].z * factor[i].z, x[i].w * scale * by[i].w * factor[i].w);
-  }
-  return make_uint4(pair[0], pair[1], pair[2], pair[3]);
+  return make_uint2(pack_bf16(x.x * scale * by.x * factor.x, x.y * scale * by.y * factor.y),
+                    pack_bf16(x.z * scale * by.z * factor.z, x.w * scale * by.w * factor.w));
 }
 
 // The new rows of the head's channels into the tape, which words that have come still hold; behind

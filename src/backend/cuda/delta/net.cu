@@ -48,17 +48,19 @@ __device__ inline void mix_head(const DeltaNet& net, const NetPlan& plan, uint8_
         inputs, [](const Arrivals&) {}, Ninth{}, sync_flow);
   }
   // A warp a row. The ninth has done it before any, of nothing, so that the instructions are here.
-  const int warp = thread / kWarp, at = thread % 16 * 8;
+  const int warp = thread / kWarp;
   if (is_ninth || warp < part.rows) {
     const float* const o =
         is_ninth ? memory.norm : HeadRows(row_memory, plan.row_capacity).v + warp * kColumns;
-    const uint4 eight = gated_norm(o, memory.norm, memory.gate[is_ninth ? 0 : warp], a.epsilon);
-    const bool writes = !is_ninth && thread % kWarp < 16;
+    const uint2 four[] = {gated_norm(o, memory.norm, memory.gate[is_ninth ? 0 : warp], a.epsilon)};
     const int64_t row = part.first + warp;
-    const int first = head * kColumns + at, width = a.value_heads * kColumns;
+    const int width = a.value_heads * kColumns;
     if (a.codes != nullptr)
-      code_inputs(eight, first, writes, width, a.codes + row * row_pitch(width));
-    if (writes) *reinterpret_cast<uint4*>(a.out + row * a.out_stride + first) = eight;
+      code_groups(four, head, 1, is_ninth ? head : head + 1, width,
+                  a.codes + row * row_pitch(width));
+    if (!is_ninth)
+      reinterpret_cast<uint2*>(a.out + row * a.out_stride + head * kColumns)[thread % kWarp] =
+          four[0];
   }
   if (is_ninth) {
     __syncwarp();  // the gates of nothing have been read
@@ -67,8 +69,12 @@ __device__ inline void mix_head(const DeltaNet& net, const NetPlan& plan, uint8_
     return;
   }
   sync_flow();
-  if (thread == 0) arrive_at(net.words + kMixed);
-  // What later steps read.
+  // What later steps read goes behind what this one waits for: all heads' rows.
+  if (thread == 0) {
+    arrive_at(net.words + kMixed);
+    wait_for(net.words + kMixed, plan.mixers);
+  }
+  sync_flow();
   if (part.accepted > 0) SharedHeadState::store(a, part.slot, head, state);
   write_tape<kStreamThreads>(a, head, part, memory, Arrivals{net.arrivals, net.arrival_pairs, 0});
 }
