@@ -368,7 +368,10 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
         mixer.memory.merge, sync_flow, is_real);
   }
   __syncwarp();
-  if (threadIdx.x == 0) arrive_at(a.words + kMixed);
+  if (threadIdx.x == 0) {
+    arrive_at(a.words + kMixed);
+    leave_net(a);
+  }
 }
 
 template <int kHeld>
@@ -381,8 +384,6 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     stream_net<4, true, kHeld>(a, plan, shared_memory);
   else
     attention_role(a, plan, mixer_plan, shared_memory);
-  if (threadIdx.x == 0 && leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x)))
-    ++a.words[kLaunch];
 }
 
 using Kernel = void (*)(AttentionNet, NetPlan, MixerPlan);

@@ -73,6 +73,7 @@ __device__ inline void mix_head(const DeltaNet& net, const NetPlan& plan, uint8_
   if (thread == 0) {
     arrive_at(net.words + kMixed);
     wait_for(net.words + kMixed, plan.mixers);
+    leave_net(net);
   }
   sync_flow();
   if (part.accepted > 0) SharedHeadState::store(a, part.slot, head, state);
@@ -87,8 +88,6 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
     stream_net<kRows, kSharedOut, kHeld>(a, plan, shared_memory);
   else
     mix_head(a, plan, shared_memory);
-  if (threadIdx.x == 0 && leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x)))
-    ++a.words[kLaunch];
 }
 
 int row_capacity(const DeltaNet& net) { return std::max(net.mix.tape_rows, net.mix.most_rows); }

@@ -100,6 +100,12 @@ __device__ inline void request_net_weights(const NetProducts& a, const NetPlan& 
   prefetch(a.next, index, plan.streams);  // while others mix
 }
 
+// By one thread of each block of threads, when the block has used the counts: not at its end, for
+// the kernel's end would wait for the count's way.
+__device__ inline void leave_net(const NetProducts& a) {
+  if (leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x))) ++a.words[kLaunch];
+}
+
 // kHeld: blocks of k of a warp, whose inputs are held in registers for projections of int4; 0: not
 // so.
 template <int kRows, bool kSharedOut, int kHeld>
@@ -167,7 +173,10 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
       flow.release();
       sync_flow();
       const bool goes_on = index < stacks[last].tiles;
-      if (!goes_on) continue;
+      if (!goes_on) {
+        if (thread == 0) leave_net(a);
+        continue;
+      }
       // Whoever writes the first tile's results asks in time for what they join.
       if (a.out.output == StreamOutput::kAddF32) {
         const uint32_t writer = writer_of(unit);
@@ -182,7 +191,10 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
                  [&](int r) { return rows + r * row_pitch(out_width); });
         rehearses = true;
       } else {
-        if (thread == 0) wait_for(a.words + kMixed, plan.mixers);
+        if (thread == 0) {
+          wait_for(a.words + kMixed, plan.mixers);
+          leave_net(a);
+        }
         sync_flow();
         far.k_end = readable_inputs(a.out.x, a.out.x_stride, a.out.k);
         point_at(far, me, m, out_width, out_coded, [&](int r) {
@@ -224,6 +236,7 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
         transfer.see_writes();
         request_rows(transfer, rows, m, padded_inputs(a.out.k), is_coded(w.format), a.out.x,
                      a.out.x_stride, a.out.codes);
+        leave_net(a);
       }
       transfer.wait();
       continue;
