@@ -375,6 +375,11 @@ std::vector<MoeCase> gpu_cases() {
   cases.push_back({"hybrid_narrow", kI4, kF8, 2048, 512, 512, 8, 4, DType::kF16});
   cases.push_back({"hybrid_deep", kI4, kF8, 256, 1024, 1024, 40, 8, DType::kBF16});
   cases.push_back({"int4_shared", kI4, kI4, 2048, 512, 512, 8, 4, DType::kBF16});
+  // What kernels of one row do besides: more tiles than blocks of threads, four blocks of k a warp,
+  // fp8 that is held.
+  cases.push_back({"hybrid_tiles", kI4, kF8, 3072, 640, 128, 8, 8, DType::kBF16});
+  cases.push_back({"int4_four", kI4, kI4, 4096, 128, 128, 8, 4, DType::kF16});
+  cases.push_back({"fp8_held", kF8, kI4, 2048, 128, 128, 8, 4, DType::kBF16});
   cases.push_back({"int4_odd", kI4, kI4, 256, 640, 896, 16, 5, DType::kBF16});
   cases.push_back({"fp8_deep", kF8, kF8, 256, 1024, 1024, 8, 4});
   cases.push_back({"bf16_wide", kBf, kBf, 2048, 112, 144, 8, 4});

@@ -38,33 +38,35 @@ __device__ inline void arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-template <typename Task>
+template <typename Task, int kStages = kMostFlowStages>
 struct FlowMemory {
-  uint64_t full[kMostFlowStages], empty[kMostFlowStages];
-  Task tasks[kMostFlowStages];
+  uint64_t full[kStages], empty[kStages];  // in this order
+  Task tasks[kStages];
 };
 
-template <typename Task>
+template <typename Task, int kStages = kMostFlowStages>
 struct Flow {
-  FlowMemory<Task>& memory;
-  uint32_t base;     // address of the first stage in shared memory
-  int bytes, count;  // of a stage; stages
+  FlowMemory<Task, kStages>& memory;
+  uint32_t full, base;  // addresses in shared memory: of the first barrier and stage
+  int bytes, count;     // of a stage; stages
   int at = 0;
   uint32_t phase = 0;  // of stage `at`, flips with every turn
 
   // Complete after a barrier of the block.
-  __device__ Flow(FlowMemory<Task>& flow_memory, const void* first_stage, int stage_bytes,
+  __device__ Flow(FlowMemory<Task, kStages>& flow_memory, const void* first_stage, int stage_bytes,
                   int stage_count)
       : memory(flow_memory),
+        full(shared_address(flow_memory.full)),
         base(shared_address(first_stage)),
         bytes(stage_bytes),
         count(stage_count) {
     const int i = static_cast<int>(threadIdx.x);
     if (i >= count) return;
-    init_barrier<1>(shared_address(memory.full + i));
-    init_barrier<kFlowWarps>(shared_address(memory.empty + i));
+    init_barrier<1>(full + 8 * i);
+    init_barrier<kFlowWarps>(empty() + 8 * i);
     publish_barriers();
   }
+  __device__ uint32_t empty() const { return full + 8 * kStages; }
   __device__ void next() {
     if (++at == count) at = 0, phase ^= 1;
   }
@@ -72,28 +74,37 @@ struct Flow {
   // By one thread of the warp that requests: waits for an empty stage; `size` bytes in it will be
   // weights, for which copy() follows; then next().
   __device__ void send(const Task& task, int size) {
-    wait_barrier(shared_address(memory.empty + at), phase ^ 1);
+    wait_barrier(empty() + 8 * at, phase ^ 1);
     memory.tasks[at] = task;
-    expect_bytes(shared_address(memory.full + at), size);
+    expect_bytes(full + 8 * at, size);
   }
   __device__ void copy(int to, const uint8_t* from, int size) {
-    copy_bulk_once(base + at * bytes + to, from, size, shared_address(memory.full + at));
+    copy_bulk_once(base + at * bytes + to, from, size, full + 8 * at);
+  }
+
+  // By the same thread, instead of more: until the eight warps have read all.
+  __device__ void drain() {
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      wait_barrier(empty() + 8 * at, phase ^ 1);
+      next();
+    }
   }
 
   // The same of what others will read as well.
   __device__ void bring(int to, const uint8_t* from, int size) {
-    copy_bulk(base + at * bytes + to, from, size, shared_address(memory.full + at));
+    copy_bulk(base + at * bytes + to, from, size, full + 8 * at);
   }
 
   // By each of the eight warps: the next task, with its weights at address().
   __device__ const Task& receive() const {
-    wait_barrier(shared_address(memory.full + at), phase);
+    wait_barrier(full + 8 * at, phase);
     return memory.tasks[at];
   }
   __device__ uint32_t address() const { return base + at * bytes; }
   __device__ void release() {
     __syncwarp();
-    if (threadIdx.x % kWarp == 0) arrive(shared_address(memory.empty + at));
+    if (threadIdx.x % kWarp == 0) arrive(empty() + 8 * at);
     next();
   }
 };

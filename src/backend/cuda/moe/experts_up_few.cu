@@ -1,5 +1,6 @@
 // Gate and up matrices of the experts, SiLU and product, for so few rows that all of them stay in
-// shared memory and every block of threads routes them for itself. experts_up.cu is the plain twin.
+// shared memory and every block of threads routes them for itself. experts_up.cu is the plain twin;
+// one row whose logits arrive by words has a shorter kernel where it can, experts_up_one.cu.
 //
 // Split of work: as there, but a ninth warp requests the weights. The shared expert's are on their
 // way before the kernel before has ended, the others' as soon as the rows are routed: one row by
@@ -195,10 +196,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
   };
   HeldRows<kHeld> held;
   const bool holds = kHeld > 0 && coded;
-  if (kOne) {
-    point({.count = 1});
-    if (holds) held.load(x, me);
-  }
+  if (kOne) point({.count = 1});
   Sums<kRows> slice = {};
   int buffer = 0, pointed_at = -1;
 #pragma unroll 1
@@ -271,17 +269,14 @@ bool hears_of_logits(const Gpu& gpu, const ExpertsUp& args) {
          plan_for(gpu, args, true).bytes > 0;
 }
 
-bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
-  const bool one = args.route.words.are_used();
-  const auto [stages, bytes, own] = plan_for(gpu, args, one);
-  if (bytes == 0) return false;
+UpGrid grid_of(const Gpu& gpu, const ExpertsUp& args, int64_t bytes) {
   const Grouping& groups = args.groups;
   const TileStack &w = args.w[0], &shared = args.shared[0];
-  const int resident = resident_blocks(gpu, bytes + own, kResidentBlocks);
+  const int resident = resident_blocks(gpu, bytes, kResidentBlocks);
   const int most = gpu.multiprocessors * resident;
   const int pairs = groups.rows * groups.top_k, units = pairs * w.tiles;
   // Where two fit, each of the router's blocks of threads, still there, leaves room for one.
-  const int router = one && resident > 1 ? args.route.experts / 16 + 1 : 0;
+  const int router = args.route.words.are_used() && resident > 1 ? args.route.experts / 16 + 1 : 0;
   const int grid = std::min(std::max(most - router, most / 2), units + shared.tiles);
   // The shared expert's share of the bytes, when each choice is of another expert; then as many
   // blocks of threads as let none have more units than another.
@@ -293,24 +288,36 @@ bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
       std::clamp(static_cast<int>(cost(shared) * grid / all), 1, std::min(shared.tiles, grid - 1));
   const int each = shared.tiles / wanted;
   const int shares = std::clamp((shared.tiles + each - 1) / each, 1, grid - 1);
+  return {grid, shares};
+}
 
-  const Plan plan{.shared = {piece_blocks(shared, stages.bytes), Shares::of(shared.tiles, shares)},
-                  .routed = {piece_blocks(w, stages.bytes), Shares::of(units, grid - shares)},
-                  .stage_bytes = stages.bytes,
-                  .stage_count = stages.count,
-                  .width = args.k,
-                  .shared_shares = shares};
+bool up_few(cudaStream_t stream, const Gpu& gpu, const ExpertsUp& args) {
+  const bool one = args.route.words.are_used();
+  const auto [stages, bytes, own] = plan_for(gpu, args, one);
+  if (bytes == 0) return false;
+  if (one && up_one(stream, gpu, args)) return true;
+  const TileStack &w = args.w[0], &shared = args.shared[0];
+  const UpGrid grid = grid_of(gpu, args, bytes + own);
+  const int units = args.groups.rows * args.groups.top_k * w.tiles;
+  const Plan plan{
+      .shared = {piece_blocks(shared, stages.bytes), Shares::of(shared.tiles, grid.shared)},
+      .routed = {piece_blocks(w, stages.bytes), Shares::of(units, grid.all - grid.shared)},
+      .stage_bytes = stages.bytes,
+      .stage_count = stages.count,
+      .width = args.k,
+      .shared_shares = grid.shared};
   // Tiles of int4 that a stage has whole; both matrices are as wide.
   const auto is_whole = [](const TileStack& of, const Role& role) {
     return !is_coded(of.format) || role.piece == of.blocks;
   };
   const bool whole = is_whole(w, plan.routed) && is_whole(shared, plan.shared);
   const int held = whole ? held_blocks(args.k / 128) : 0;
-  const auto kernel = held == 3   ? (one ? few_kernel<1, 3> : few_kernel<kFewRouted, 3>)
-                      : held == 2 ? (one ? few_kernel<1, 2> : few_kernel<kFewRouted, 2>)
-                                  : (one ? few_kernel<1, 0> : few_kernel<kFewRouted, 0>);
-  launch(stream, dim3(static_cast<unsigned>(grid)), dim3(kFlowThreads), static_cast<size_t>(bytes),
-         kernel, args, plan);
+  const auto kernel = one         ? few_kernel<1, 0>
+                      : held == 3 ? few_kernel<kFewRouted, 3>
+                      : held == 2 ? few_kernel<kFewRouted, 2>
+                                  : few_kernel<kFewRouted, 0>;
+  launch(stream, dim3(static_cast<unsigned>(grid.all)), dim3(kFlowThreads),
+         static_cast<size_t>(bytes), kernel, args, plan);
   return true;
 }
 
