@@ -69,6 +69,7 @@ class CudaOps final : public Ops {
     int32_t* arrived = nullptr;
     float* partials = nullptr;  // slices of products of many rows
     int32_t* net_words = nullptr;
+    uint32_t* net_mixed = nullptr;
     uint8_t* mixed_codes = nullptr;  // rows that a net has mixed, coded: [kMostNetRows]
     uint64_t* arrivals = nullptr;
     float* edited_logits = nullptr;  // [logits rows, vocabulary]

@@ -14,7 +14,7 @@
 #include "backend/cuda/attention/net.h"
 #include "backend/cuda/attention/prepare.cuh"
 #include "backend/cuda/attention/tile.cuh"
-#include "backend/cuda/linear/net.cuh"
+#include "backend/cuda/linear/net_one.cuh"
 
 namespace pewter::cuda {
 namespace {
@@ -33,6 +33,7 @@ struct MixerMemory {
   float scratch[kHead];                                  // of the ninth warp
   int32_t pages[kMostPages];
   uint64_t tile_here[kTileStages];
+  uint32_t number;  // of the launch
 };
 
 static_assert(sizeof(MixerMemory::exchange) >= kFlowWarps * kHead * sizeof(float));  // scratch
@@ -328,6 +329,7 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
       wait_for_inputs();
       start_next();
       mixer.in.number = static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1;
+      mixer.memory.number = mixer.in.number;
     }
     if (is_ninth) {
       if (index < kv_heads) mixer.bring_last(is_real);
@@ -369,7 +371,7 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
   }
   __syncwarp();
   if (threadIdx.x == 0) {
-    arrive_at(a.words + kMixed);
+    publish_number(a.mixed + blockIdx.x, first_memory.number);
     leave_net(a);
   }
 }
@@ -381,7 +383,7 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
                          const __grid_constant__ MixerPlan mixer_plan) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   if (static_cast<int>(blockIdx.x) >= plan.mixers)
-    stream_net<4, true, kHeld>(a, plan, shared_memory);
+    stream_net_row<kHeld>(a, plan, shared_memory);
   else
     attention_role(a, plan, mixer_plan, shared_memory);
 }
@@ -400,13 +402,12 @@ bool can_fuse(const Gpu& gpu, const AttentionNet& given) {
   AttentionNet net = given;
   sort_stacks(net.in);
   const AttentionShape& shape = net.attend.shape;
-  if (!can_stream_net(gpu, net) || !shares_out(net) || net.in.rows != 1 ||
-      net.attend.batch.sequences != 1 || !can_split(shape) ||
-      shape.query_heads > kMostQueries * shape.kv_heads ||
+  if (!can_stream_net(gpu, net) || !streams_one(net) || net.attend.batch.sequences != 1 ||
+      !can_split(shape) || shape.query_heads > kMostQueries * shape.kv_heads ||
       shape.query_heads % shape.kv_heads != 0 || net.prepare.rotary_dim > 2 * kWarp ||
       net.attend.window > 0 || mixers_of(net) * 3 > gpu.multiprocessors * kResidentBlocks)
     return false;
-  const NetLaunch l = plan_net(gpu, net, mixers_of(net), int64_t{sizeof(MixerMemory)});
+  const NetLaunch l = plan_net(gpu, net, mixers_of(net), int64_t{sizeof(MixerMemory)}, true);
   return net_fits(l, reinterpret_cast<const void*>(kernel_for(l.held)));
 }
 
@@ -414,7 +415,8 @@ void attention_net(cudaStream_t stream, const Gpu& gpu, const AttentionNet& net)
   const AttentionShape& shape = net.attend.shape;
   AttentionNet sorted = net;
   sort_stacks(sorted.in);
-  const NetLaunch l = plan_net(gpu, sorted, mixers_of(net), int64_t{sizeof(MixerMemory)});
+  const NetLaunch l = plan_net(gpu, sorted, mixers_of(net), int64_t{sizeof(MixerMemory)}, true);
+  CHECK(!streams_one(net) || l.held == 0 || net.norm_x != nullptr, "a row that is normalised");
   launch(stream, dim3(static_cast<unsigned>(l.grid)), dim3(kFlowThreads),
          static_cast<size_t>(l.bytes), kernel_for(l.held), sorted, l.plan,
          MixerPlan{.heads = shape.query_heads / shape.kv_heads,

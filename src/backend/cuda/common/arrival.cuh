@@ -47,6 +47,24 @@ __device__ inline uint32_t wait_for_word(const uint32_t* word) {
   return seen;
 }
 
+// The number of a launch. By one thread, behind its warp's writes: they are seen by whoever sees
+// the number.
+__device__ inline void publish_number(uint32_t* word, uint32_t number) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(number) : "memory");
+}
+// By a warp: until all of `count` words have it.
+__device__ inline void wait_for_numbers(const uint32_t* words, int count, uint32_t number) {
+  bool are_here;
+  do {
+    are_here = true;
+    for (int i = static_cast<int>(threadIdx.x) % 32; i < count; i += 32) {
+      uint32_t seen;
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(words + i) : "memory");
+      are_here = are_here && seen == number;
+    }
+  } while (!__all_sync(0xFFFFFFFFu, are_here));
+}
+
 // Rows of them, [rows, pairs].
 struct Arrivals {
   static constexpr bool kArrive = true;

@@ -18,6 +18,7 @@ namespace pewter::cuda {
 // And the gates of the new rows' outputs, as the norm's factors.
 struct ArrivingHeadMemory : HeadMemory {
   alignas(16) float gate[kMostNetRows][kColumns];
+  uint32_t number;  // of the launch
 };
 
 // The state of one head: kKeys keys and kColumns columns. What is done with it, and in which order,

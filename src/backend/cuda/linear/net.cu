@@ -1,6 +1,6 @@
 // How kernels of net.cuh share out a GPU.
 
-#include "backend/cuda/linear/net.cuh"
+#include "backend/cuda/linear/net_one.cuh"
 
 namespace pewter::cuda {
 namespace {
@@ -12,18 +12,34 @@ int64_t net_row_bytes(const NetProducts& net) {
                                          shares_out(net) ? row_pitch(padded_inputs(net.out.k)) : 0);
 }
 
+// What of the output projection one row's weights' memory has room for at once: whole tiles, two if
+// it can be or if some block of threads has more than one; or else pieces of whole quads.
+void plan_out(const TileStack& w, NetPlan& plan) {
+  const int room = plan.stage_bytes * plan.stage_count, tile = w.blocks * w.block_bytes;
+  const bool single = w.tiles <= plan.streams && tile <= room;
+  plan.out_stages = single && 2 * tile > room ? 1 : kOutStages;
+  const int eights = room / plan.out_stages / (kStreamWarps * w.block_bytes);
+  plan.out_piece = std::min(w.blocks, kStreamWarps * (eights < kQuad ? eights : eights / 4 * 4));
+  plan.out_stage_bytes = plan.out_piece * w.block_bytes;
+}
+
 }  // namespace
+
+bool streams_one(const NetProducts& net) { return net.in.rows == 1 && shares_out(net); }
 
 bool shares_out(const NetProducts& net) {
   return int64_t{net.in.rows} * row_pitch(padded_inputs(net.out.k)) <= kMaxShared / 2;
 }
 
-NetLaunch plan_net(const Gpu& gpu, const NetProducts& net, int mixers, int64_t mixer_bytes) {
+NetLaunch plan_net(const Gpu& gpu, const NetProducts& net, int mixers, int64_t mixer_bytes,
+                   bool one) {
   NetLaunch l;
   NetPlan& plan = l.plan;
   const int columns = net.in.rows <= 4 ? 4 : 8;
+  plan.numbered = one;
   plan.row_bytes = static_cast<int>(net_row_bytes(net));
-  const int64_t fixed = plan.row_bytes + 2 * kStreamWarps * 16 * columns * int64_t{4};
+  const int64_t sum_bytes = one ? kRowSumsBytes : 2 * kStreamWarps * 16 * columns * int64_t{4};
+  const int64_t fixed = plan.row_bytes + sum_bytes;
   const int64_t room = static_cast<int64_t>(kMostSharedBytes) - kOwnBytes - fixed;
   // Stages that hold a tile of the projections each, or else the most of them: eight blocks of
   // every matrix at least.
@@ -42,7 +58,7 @@ NetLaunch plan_net(const Gpu& gpu, const NetProducts& net, int mixers, int64_t m
     if (bytes == tile && count > kLeastStages) break;
   }
   // Tiles of int4 that a stage has whole; all projections are as wide.
-  l.held = held_blocks(w.blocks);
+  l.held = is_coded(w.format) ? held_blocks(w.blocks) : 0;
   for (int i = 0; i <= net.in.stacks && plan.stage_bytes > 0; ++i) {
     const TileStack& m = i < net.in.stacks ? net.in.w[i] : net.out.w[0];
     plan.pieces[i] = piece_blocks(m, plan.stage_bytes);
@@ -58,6 +74,7 @@ NetLaunch plan_net(const Gpu& gpu, const NetProducts& net, int mixers, int64_t m
   plan.units = split.units;
   const int coded_shares = plan.streams - plan.plain_shares;
   plan.fixed = std::clamp((split.units - split.plain_units) / coded_shares - 1, 1, 3);
+  if (plan.stage_count > 0) plan_out(net.out.w[0], plan);
   return l;
 }
 

@@ -2,8 +2,9 @@
 // from the start to the end. Some mix (delta/net.cu, attention/net.cu), the others stream weights:
 // first the projections' units, whichever is next, then those of the output projection, whose
 // weights come while others mix. Those take the projections' results as they arrive (arrival.cuh);
-// the output projection waits until all have mixed, by a count in memory (grid_sync.cuh), which
-// costs a third of a kernel's end and the next one's start.
+// the output projection waits until all have mixed, by a count in memory (grid_sync.cuh) or, of one
+// row (net_one.cuh), by the number of the launch that each leaves there. Either costs a third of a
+// kernel's end and the next one's start.
 //
 // Split of work, order of sums, precision: as in linear/stream.cu, whose bits these are.
 #pragma once
@@ -30,8 +31,10 @@ struct NetPlan {
   int fixed;                      // of them a block of threads has from the start
   int stage_bytes, stage_count;
   int pieces[kStacks];  // blocks of each matrix's tiles that a stage has room for
-  int row_bytes;        // for rows in shared memory
-  int row_capacity;     // of a mixer
+  int out_piece, out_stage_bytes, out_stages;  // of the output projection, where it has its own
+  int row_bytes;                               // for rows in shared memory
+  bool numbered;     // one row: mixers tell of it by numbers (NetProducts::mixed), not by a count
+  int row_capacity;  // of a mixer
 };
 
 // What a stage of weights is for, or what is to be done between two.
@@ -41,15 +44,21 @@ struct NetTask {
   int stack, tile;
   int blocks, first;  // of k
   bool ends;          // the tile
-};
-using NetWeights = Flow<NetTask>;
 
-// Requests weights, by one thread: units of the projections, whichever is next, then of the output
-// projection. ready: a barrier, complete when the kernel before has ended, which may have used the
-// counts.
+  static __device__ NetTask piece(bool projects, int stack, int tile, int count, int first,
+                                  const TileStack& w) {
+    return {projects ? kProject : kOut, stack, tile, count, first, first + count >= w.blocks};
+  }
+  static __device__ NetTask turn() { return {.kind = kTurn}; }
+};
+
+// Requests weights, by one thread: units of the projections, whichever is next, and unless
+// kProjects those of the output projection behind them. ready: a barrier, complete when the kernel
+// before has ended, which may have used the counts.
+template <bool kProjects, typename Task>
 __device__ inline void request_net_weights(const NetProducts& a, const NetPlan& plan,
                                            const TileStack* stacks, uint32_t ready,
-                                           NetWeights flow) {
+                                           Flow<Task>& flow) {
   const int index = static_cast<int>(blockIdx.x) - plan.mixers, last = a.in.stacks;
   const bool designated = index < plan.plain_shares;
   const int shares = designated ? plan.plain_shares : plan.streams - plan.plain_shares;
@@ -70,8 +79,9 @@ __device__ inline void request_net_weights(const NetProducts& a, const NetPlan& 
       }
       if (unit >= end) {
         projects = false;
-        flow.send({.kind = NetTask::kTurn}, 0);
+        flow.send(Task::turn(), 0);
         flow.next();
+        if constexpr (kProjects) return;
       } else {
         if (opened >= fixed) claim = atomicAdd(a.words + kClaims, 1);  // used after this unit
         for (stack = 0, tile = unit; tile >= stacks[stack].tiles; ++stack)
@@ -89,15 +99,11 @@ __device__ inline void request_net_weights(const NetProducts& a, const NetPlan& 
 #pragma unroll 1
     for (int first = 0; first < blocks; first += piece) {
       const int count = min(piece, blocks - first), bytes = count * w.block_bytes;
-      flow.send({projects ? NetTask::kProject : NetTask::kOut, stack, tile, count, first,
-                 first + piece >= blocks},
-                bytes);
+      flow.send(Task::piece(projects, stack, tile, count, first, w), bytes);
       flow.copy(0, from + first * w.block_bytes, bytes);
       flow.next();
     }
   }
-  flow.send({.kind = NetTask::kEnd}, 0);
-  prefetch(a.next, index, plan.streams);  // while others mix
 }
 
 // By one thread of each block of threads, when the block has used the counts: not at its end, for
@@ -106,8 +112,8 @@ __device__ inline void leave_net(const NetProducts& a) {
   if (leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x))) ++a.words[kLaunch];
 }
 
-// kHeld: blocks of k of a warp, whose inputs are held in registers for projections of int4; 0: not
-// so.
+// Of several rows; net_one.cuh has one. kHeld: blocks of k of a warp, whose inputs are held in
+// registers for projections of int4; 0: not so.
 template <int kRows, bool kSharedOut, int kHeld>
 __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
                                   uint8_t* shared_memory) {
@@ -120,7 +126,7 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
   const int index = static_cast<int>(blockIdx.x) - plan.mixers;
   const int thread = static_cast<int>(threadIdx.x);
   const int last = a.in.stacks, m = a.in.rows, width = padded_inputs(a.in.k);
-  NetWeights flow(flow_memory, shared_memory, plan.stage_bytes, plan.stage_count);
+  Flow<NetTask> flow(flow_memory, shared_memory, plan.stage_bytes, plan.stage_count);
   Transfer transfer(&rows_here);
   if (thread == 0) init_barrier<1>(shared_address(&ready));
   if (thread <= last) stacks[thread] = thread < last ? a.in.w[thread] : a.out.w[0];
@@ -128,7 +134,10 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
   auto* const sums = reinterpret_cast<float*>(rows + plan.row_bytes);
   __syncthreads();
   if (me.warp == kFlowWarps) {
-    if (me.lane == 0) request_net_weights(a, plan, stacks, shared_address(&ready), flow);
+    if (me.lane != 0) return;
+    request_net_weights<false>(a, plan, stacks, shared_address(&ready), flow);
+    flow.send({.kind = NetTask::kEnd}, 0);
+    prefetch(a.next, index, plan.streams);  // while others mix
     return;
   }
 
@@ -154,7 +163,6 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
   }
 
   Inputs<kRows, true> x;
-  Inputs<kRows, false> far;  // rows of the output projection that shared memory has no room for
   point_at(x, me, m, width, coded, [&](int r) { return rows + r * row_pitch(width); });
   HeldRows<kHeld> held;
   if constexpr (kHeld > 0)
@@ -184,10 +192,9 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
                   n = index * 16 + static_cast<int>(writer % 16);
         if (row < m && n < stacks[last].n) before = a.out.residual[row * a.out.residual_stride + n];
       }
-      const int out_width = padded_inputs(a.out.k);
-      const bool out_coded = is_coded(stacks[last].format);
       if constexpr (kSharedOut) {
-        point_at(x, me, m, out_width, out_coded,
+        const int out_width = padded_inputs(a.out.k);
+        point_at(x, me, m, out_width, is_coded(stacks[last].format),
                  [&](int r) { return rows + r * row_pitch(out_width); });
         rehearses = true;
       } else {
@@ -196,11 +203,6 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
           leave_net(a);
         }
         sync_flow();
-        far.k_end = readable_inputs(a.out.x, a.out.x_stride, a.out.k);
-        point_at(far, me, m, out_width, out_coded, [&](int r) {
-          return out_coded ? a.out.codes + static_cast<int64_t>(r) * row_pitch(out_width)
-                           : reinterpret_cast<const uint8_t*>(a.out.x + r * a.out.x_stride);
-        });
       }
       continue;
     }
@@ -220,9 +222,19 @@ __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,
       ;
     else if (kSharedOut || task.kind == NetTask::kProject)
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, x, slice);
-    else
+    else {
+      // Rows that shared memory has no room for. Where they are is found each time: there are no
+      // registers to keep it.
+      const int out_width = padded_inputs(a.out.k);
+      Inputs<kRows, false> far;
+      far.k_end = readable_inputs(a.out.x, a.out.x_stride, a.out.k);
+      point_at(far, me, m, out_width, is_coded(w.format), [&](int r) {
+        return is_coded(w.format) ? a.out.codes + static_cast<int64_t>(r) * row_pitch(out_width)
+                                  : reinterpret_cast<const uint8_t*>(a.out.x + r * a.out.x_stride);
+      });
       multiply_blocks<false, Formats::kCommon>(format, at, blocks, first, kFlowWarps, me, far,
                                                slice);
+    }
     if (kSharedOut && rehearses) {
       // That was with whatever lay where the rows will be: while others mix, so that the
       // instructions are here when they are done. The same stage follows once more.
@@ -281,11 +293,14 @@ struct NetLaunch {
 
 // `mixers` blocks of threads mix, with `mixer_bytes` of shared memory each. The products'
 // matrices are sorted (stream_unit.cuh).
-NetLaunch plan_net(const Gpu& gpu, const NetProducts& net, int mixers, int64_t mixer_bytes);
+NetLaunch plan_net(const Gpu& gpu, const NetProducts& net, int mixers, int64_t mixer_bytes,
+                   bool one);
 // Whether the GPU and the products are such as these kernels are made for.
 bool can_stream_net(const Gpu& gpu, const NetProducts& net);
 // Whether rows of the output projection are in shared memory, which leaves room for the weights.
 bool shares_out(const NetProducts& net);
+// Whether the products are of one row for which net_one.cuh is made.
+bool streams_one(const NetProducts& net);
 // Whether a kernel has room, all of its blocks of threads at once: they wait for one another.
 bool net_fits(const NetLaunch& launch, const void* kernel);
 

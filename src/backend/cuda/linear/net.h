@@ -22,6 +22,9 @@ struct NetProducts {
   int32_t* words = nullptr;      // scratch [kNetWords], zero at first
   uint64_t* arrivals = nullptr;  // scratch [kMostNetRows, arrival_pairs], zero at first
   int arrival_pairs = 0;
+  // scratch [blocks of threads that mix], zero at first: the number of the launch in which each has
+  // left its part of the one row.
+  uint32_t* mixed = nullptr;
 };
 
 // Whether such a kernel normalises rows itself.
