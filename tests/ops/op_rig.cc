@@ -69,7 +69,7 @@ OpsLimits test_limits(Target target) {
 std::unique_ptr<Ops> make_reference(int64_t vocabulary) {
   auto ops = std::make_unique<ReferenceOps>();
   OpsLimits limits = test_limits(Target::kCuda);               // the larger ones
-  limits.widest_output = std::max<int64_t>(vocabulary, 3072);  // the widest hidden size of a case
+  limits.widest_output = std::max<int64_t>(vocabulary, 4096);  // the widest hidden size of a case
   if (vocabulary > 0) limits.rows = limits.logits_rows = 1;    // only sample has so many outputs
   CHECK(ops->reserve(limits).has_value(), "reserve");
   return ops;
