@@ -2,7 +2,7 @@
 // each (head.cuh).
 //
 // Split of work, order of sums, precision: as in linear/stream.cu and delta/decode.cu, whose bits
-// these are. Bytes: weights and state once. Limits: memory, and the latency of the two waits: 70 %
+// these are. Bytes: weights and state once. Limits: memory, and the latency of the two waits: 75 %
 // of copy bandwidth for one row of the 122B on an H200.
 
 #include <algorithm>
