@@ -329,7 +329,7 @@ __device__ inline void attention_role(const AttentionNet& a, const NetPlan& plan
       wait_for_inputs();
       start_next();
       mixer.in.number = static_cast<uint32_t>(__ldcg(a.words + kLaunch)) + 1;
-      mixer.memory.number = mixer.in.number;
+      if (thread == 0) mixer.memory.number = mixer.in.number;
     }
     if (is_ninth) {
       if (index < kv_heads) mixer.bring_last(is_real);

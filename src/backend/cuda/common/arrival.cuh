@@ -63,6 +63,7 @@ __device__ inline void wait_for_numbers(const uint32_t* words, int count, uint32
       are_here = are_here && seen == number;
     }
   } while (!__all_sync(0xFFFFFFFFu, are_here));
+  __syncwarp();  // what one lane has seen is seen by all
 }
 
 // Rows of them, [rows, pairs].
