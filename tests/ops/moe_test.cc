@@ -23,10 +23,78 @@ struct MoeOutputs {
   std::vector<int32_t> expert;
 };
 
+// A layer's experts, as one block or its stages in turn.
+struct MoeLayer {
+  static constexpr float kEpsilon = 1e-6f;
+  const TestWeight &router, &shared_gate, &gate, &up, &down, &shared_up_gate, &shared_up,
+      &shared_down;
+
+  // x: rows as long as norm; residual: as x, or none.
+  MoeOutputs run(Ops& ops, const Floats& x_rows, const Floats& norm_values,
+                 const Floats& residual_rows, int64_t top_k, bool as_block) const {
+    const DType act = ops.activation_dtype();
+    const auto size = [](const Floats& all) { return static_cast<int64_t>(all.size()); };
+    const int64_t width = size(norm_values), m = size(x_rows) / width;
+    const Tensor x = Tensor::of(DType::kF32, {m, width}, x_rows);
+    const Tensor norm = Tensor::of(DType::kF32, {width}, norm_values);
+    const Tensor normed = Tensor::zeros(act, {m, width});
+    const Tensor expert = Tensor::zeros(DType::kI32, {m, top_k});
+    const Tensor weight = Tensor::zeros(DType::kF32, {m, top_k});
+    const Tensor shared_weight = Tensor::zeros(DType::kF32, {m});
+    const Tensor hidden = Tensor::zeros(act, {m, top_k, gate.canonical.n});
+    const Tensor shared_hidden = Tensor::zeros(act, {m, shared_up.canonical.n});
+    const Tensor partial = Tensor::zeros(DType::kF32, {m, width});
+    const bool joins = !residual_rows.empty();
+    const Tensor residual = joins ? Tensor::of(DType::kF32, {m, width}, residual_rows)
+                                  : Tensor::zeros(DType::kF32, {m, width});
+    const MoeArgs args{.route = {.x = x.view,
+                                 .norm = norm.view,
+                                 .epsilon = kEpsilon,
+                                 .router = router.of(ops),
+                                 .shared_gate = shared_gate.of(ops),
+                                 .normed = normed.view,
+                                 .expert = expert.view,
+                                 .weight = weight.view,
+                                 .shared_weight = shared_weight.view},
+                       .up = {.normed = normed.view,
+                              .expert = expert.view,
+                              .gate = gate.of(ops),
+                              .up = up.of(ops),
+                              .shared_gate = shared_up_gate.of(ops),
+                              .shared_up = shared_up.of(ops),
+                              .hidden = hidden.view,
+                              .shared_hidden = shared_hidden.view},
+                       .down = {.hidden = hidden.view,
+                                .shared_hidden = shared_hidden.view,
+                                .expert = expert.view,
+                                .weight = weight.view,
+                                .shared_weight = shared_weight.view,
+                                .down = down.of(ops),
+                                .shared_down = shared_down.of(ops),
+                                .partial = partial.view,
+                                .residual = joins ? residual.view : TensorView{}}};
+    run_ops(ops, [&] {
+      if (as_block) return ops.moe(args);
+      ops.route(args.route);
+      ops.experts_up(args.up);
+      ops.experts_down_add(args.down);
+    });
+    const auto* experts = expert.data<int32_t>();
+    return {.normed = normed.floats(),
+            .weight = weight.floats(),
+            .shared_weight = shared_weight.floats(),
+            .hidden = hidden.floats(),
+            .shared_hidden = shared_hidden.floats(),
+            .partial = partial.floats(),
+            .residual = residual.floats(),
+            .expert = {experts, experts + m * top_k}};
+  }
+};
+
 class Moe : public OpTest<MoeCase> {
  protected:
   static constexpr int64_t kRows = kMostRows;
-  static constexpr float kEpsilon = 1e-6f;
+  static constexpr float kEpsilon = MoeLayer::kEpsilon;
 
   void prepare() override {
     const MoeCase& c = tested();
@@ -290,63 +358,14 @@ TEST_P(Moe, GroupingLeavesNoTrace) {
 TEST_P(Moe, BlockEqualsItsStages) {
   const MoeCase& c = tested();
   const auto ops = make_fast(2);
-  const auto layer = [&](int64_t m, bool as_block) {
-    const DType act = ops->activation_dtype();
-    const Tensor x = Tensor::of(DType::kF32, {m, c.hidden}, part(x_, 0, m * c.hidden));
-    const Tensor norm = Tensor::of(DType::kF32, {c.hidden}, norm_);
-    const Tensor normed = Tensor::zeros(act, {m, c.hidden});
-    const Tensor expert = Tensor::zeros(DType::kI32, {m, c.top_k});
-    const Tensor weight = Tensor::zeros(DType::kF32, {m, c.top_k});
-    const Tensor shared_weight = Tensor::zeros(DType::kF32, {m});
-    const Tensor hidden = Tensor::zeros(act, {m, c.top_k, c.width});
-    const Tensor shared_hidden = Tensor::zeros(act, {m, c.shared_width});
-    const Tensor partial = Tensor::zeros(DType::kF32, {m, c.hidden});
-    const Tensor residual =
-        Tensor::of(DType::kF32, {m, c.hidden}, part(residual_, 0, m * c.hidden));
-    const MoeArgs args{.route = {.x = x.view,
-                                 .norm = norm.view,
-                                 .epsilon = kEpsilon,
-                                 .router = router_.of(*ops),
-                                 .shared_gate = shared_gate_.of(*ops),
-                                 .normed = normed.view,
-                                 .expert = expert.view,
-                                 .weight = weight.view,
-                                 .shared_weight = shared_weight.view},
-                       .up = {.normed = normed.view,
-                              .expert = expert.view,
-                              .gate = gate_.of(*ops),
-                              .up = up_.of(*ops),
-                              .shared_gate = shared_up_gate_.of(*ops),
-                              .shared_up = shared_up_.of(*ops),
-                              .hidden = hidden.view,
-                              .shared_hidden = shared_hidden.view},
-                       .down = {.hidden = hidden.view,
-                                .shared_hidden = shared_hidden.view,
-                                .expert = expert.view,
-                                .weight = weight.view,
-                                .shared_weight = shared_weight.view,
-                                .down = down_.of(*ops),
-                                .shared_down = shared_down_.of(*ops),
-                                .partial = partial.view,
-                                .residual = residual.view}};
-    run_ops(*ops, [&] {
-      if (as_block) return ops->moe(args);
-      ops->route(args.route);
-      ops->experts_up(args.up);
-      ops->experts_down_add(args.down);
-    });
-    const auto* experts = expert.data<int32_t>();
-    return MoeOutputs{.normed = normed.floats(),
-                      .weight = weight.floats(),
-                      .shared_weight = shared_weight.floats(),
-                      .hidden = hidden.floats(),
-                      .shared_hidden = shared_hidden.floats(),
-                      .partial = partial.floats(),
-                      .residual = residual.floats(),
-                      .expert = {experts, experts + m * c.top_k}};
-  };
+  const MoeLayer layer{router_, shared_gate_,    gate_,      up_,
+                       down_,   shared_up_gate_, shared_up_, shared_down_};
   for (const int64_t m : kRowCounts) {
-    const MoeOutputs block = layer(m, true), stages = layer(m, false);
+    const auto run = [&](bool as_block) {
+      return layer.run(*ops, part(x_, 0, m * c.hidden), norm_, part(residual_, 0, m * c.hidden),
+                       c.top_k, as_block);
+    };
+    const MoeOutputs block = run(true), stages = run(false);
     EXPECT_EQ(block.expert, stages.expert) << "m=" << m;
     expect_same_rows(block, stages, 0, m, str_cat("m=", m));
   }
@@ -431,24 +450,28 @@ const auto kSlots = testing::Values(3, 4);
 INSTANTIATE_TEST_SUITE_P(Cpu, Route, testing::Combine(testing::Values(Target::kCpu), kSlots));
 INSTANTIATE_TEST_SUITE_P(Cuda, Route, testing::Combine(testing::ValuesIn(cuda_target()), kSlots));
 
-class Choice : public OpTest<int64_t> {};  // experts
+struct ChoiceCase {
+  WeightFormat format;  // of the experts
+  int64_t experts, hidden, width;
+};
+class Choice : public OpTest<ChoiceCase> {};
 
 // A block's one row, whose router has one input that counts, so that the logits are these: equal
 // ones, next to each other and far apart, and what is no number.
 TEST_P(Choice, OfABlockIsTheStages) {
-  constexpr int64_t kHidden = 128, kWidth = 64, kTopK = 8;
-  const int64_t experts = tested();
+  constexpr int64_t kTopK = 8;
+  const auto& [format, experts, hidden, width] = tested();
   const auto ops = make_fast();
   const auto make = [&](int64_t n, int64_t k, int64_t count, uint64_t seed) {
-    return TestWeight(
-        random_weight({.format = WeightFormat::kBF16, .n = n, .k = k, .count = count}, seed),
-        target());
+    return TestWeight(random_weight({.format = format, .n = n, .k = k, .count = count}, seed),
+                      target());
   };
-  const TestWeight gate = make(kWidth, kHidden, experts, 1), up = make(kWidth, kHidden, experts, 2),
-                   down = make(kHidden, kWidth, experts, 3), shared_gate = make(1, kHidden, 1, 4),
-                   shared_up_gate = make(kWidth, kHidden, 1, 5),
-                   shared_up = make(kWidth, kHidden, 1, 6),
-                   shared_down = make(kHidden, kWidth, 1, 7);
+  const TestWeight gate = make(width, hidden, experts, 1), up = make(width, hidden, experts, 2),
+                   down = make(hidden, width, experts, 3),
+                   shared_up_gate = make(width, hidden, 1, 5),
+                   shared_up = make(width, hidden, 1, 6), shared_down = make(hidden, width, 1, 7);
+  const TestWeight shared_gate(
+      random_weight({.format = WeightFormat::kBF16, .n = 1, .k = hidden}, 4), target());
   const Floats random = random_values(experts, 8);
   const std::pair<const char*, std::function<float(int64_t)>> rows[] = {
       {"random", [&](int64_t e) { return random[static_cast<size_t>(e)]; }},
@@ -463,64 +486,21 @@ TEST_P(Choice, OfABlockIsTheStages) {
       {"none", [](int64_t) { return NAN; }}};
   for (const auto& [name, logit] : rows) {
     WeightMatrix canonical =
-        random_weight({.format = WeightFormat::kBF16, .n = experts, .k = kHidden}, 9);
+        random_weight({.format = WeightFormat::kBF16, .n = experts, .k = hidden}, 9);
     for (int64_t e = 0; e < experts; ++e) {
       auto* const row = canonical.values[0][e].data_as<BFloat16>();
-      std::fill_n(row, kHidden, BFloat16{0});
+      std::fill_n(row, hidden, BFloat16{0});
       row[3] = to_bfloat16(logit(e));
     }
     const TestWeight router(std::move(canonical), target());
-    const auto run = [&](bool as_block) {
-      const DType act = ops->activation_dtype();
-      const Tensor x = Tensor::of(DType::kF32, {1, kHidden}, Floats(kHidden, 1.0f));
-      const Tensor norm = Tensor::zeros(DType::kF32, {kHidden});
-      const Tensor normed = Tensor::zeros(act, {1, kHidden});
-      const Tensor expert = Tensor::zeros(DType::kI32, {1, kTopK});
-      const Tensor weight = Tensor::zeros(DType::kF32, {1, kTopK});
-      const Tensor shared_weight = Tensor::zeros(DType::kF32, {1});
-      const Tensor hidden = Tensor::zeros(act, {1, kTopK, kWidth});
-      const Tensor shared_hidden = Tensor::zeros(act, {1, kWidth});
-      const Tensor partial = Tensor::zeros(DType::kF32, {1, kHidden});
-      const MoeArgs args{.route = {.x = x.view,
-                                   .norm = norm.view,
-                                   .epsilon = 1e-6f,
-                                   .router = router.of(*ops),
-                                   .shared_gate = shared_gate.of(*ops),
-                                   .normed = normed.view,
-                                   .expert = expert.view,
-                                   .weight = weight.view,
-                                   .shared_weight = shared_weight.view},
-                         .up = {.normed = normed.view,
-                                .expert = expert.view,
-                                .gate = gate.of(*ops),
-                                .up = up.of(*ops),
-                                .shared_gate = shared_up_gate.of(*ops),
-                                .shared_up = shared_up.of(*ops),
-                                .hidden = hidden.view,
-                                .shared_hidden = shared_hidden.view},
-                         .down = {.hidden = hidden.view,
-                                  .shared_hidden = shared_hidden.view,
-                                  .expert = expert.view,
-                                  .weight = weight.view,
-                                  .shared_weight = shared_weight.view,
-                                  .down = down.of(*ops),
-                                  .shared_down = shared_down.of(*ops),
-                                  .partial = partial.view}};
-      if (as_block) {
-        ops->moe(args);
-      } else {
-        ops->route(args.route);
-        ops->experts_up(args.up);
-        ops->experts_down_add(args.down);
-      }
-      return MoeOutputs{.weight = weight.floats(),
-                        .shared_weight = shared_weight.floats(),
-                        .hidden = hidden.floats(),
-                        .partial = partial.floats(),
-                        .expert = {expert.data<int32_t>(), expert.data<int32_t>() + kTopK}};
+    const MoeLayer layer{router, shared_gate,    gate,      up,
+                         down,   shared_up_gate, shared_up, shared_down};
+    const auto run = [&](bool as_block, int64_t m) {
+      return layer.run(*ops, Floats(m * hidden, 1.0f), Floats(hidden), {}, kTopK, as_block);
     };
-    // Twice, for words are left as they were.
-    const MoeOutputs stages = run(false), block = run(true), again = run(true);
+    // Words are left as they were, whoever comes next.
+    const MoeOutputs stages = run(false, 1), block = run(true, 1), two = run(true, 2),
+                     again = run(true, 1);
     std::vector<int64_t> order;
     for (int64_t e = 0; e < experts; ++e)
       if (!std::isnan(logit(e))) order.push_back(e);
@@ -534,6 +514,9 @@ TEST_P(Choice, OfABlockIsTheStages) {
     }
     EXPECT_EQ(block.expert, stages.expert) << name;
     EXPECT_EQ(block.expert, again.expert) << name;
+    for (size_t i = 0; i < two.expert.size(); ++i)
+      EXPECT_EQ(two.expert[i], block.expert[i % kTopK])
+          << name << ", choice " << i << " of two rows";
     expect_same_bits(block.hidden, stages.hidden, name);
     expect_same_bits(block.shared_weight, stages.shared_weight, name);
     if (numbers < kTopK) {
@@ -545,11 +528,13 @@ TEST_P(Choice, OfABlockIsTheStages) {
     expect_same_bits(again.partial, stages.partial, name);
   }
 }
-// With and without words; one lane, some, and all that hear them.
+// With and without words, heard by one lane, some and all; then by the kernels of one row.
+const ChoiceCase kChoices[] = {{kBf, 8, 128, 64},   {kBf, 12, 128, 64},   {kBf, 40, 128, 64},
+                               {kBf, 256, 128, 64}, {kI4, 16, 2048, 128}, {kI4, 64, 3072, 128}};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Choice);  // in builds without CUDA
 INSTANTIATE_TEST_SUITE_P(Cuda, Choice,
                          testing::Combine(testing::ValuesIn(cuda_target()),
-                                          testing::Values(8, 12, 40, 256)));
+                                          testing::ValuesIn(kChoices)));
 
 }  // namespace
 }  // namespace pewter::test

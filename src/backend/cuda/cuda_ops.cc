@@ -78,7 +78,7 @@ void CudaOps::lay_out(Arena& arena) {
   arena.take(scratch_.partials,
              cuda::kWideSlices * std::min<int64_t>(rows, cuda::kMostWideRows) * l.widest_input);
   arena.take(scratch_.net_words, cuda::kNetWords);
-  arena.take(scratch_.net_mixed, l.value_heads + 2 * l.query_heads);
+  arena.take(scratch_.net_mixed, std::max(l.value_heads, 2 * l.query_heads));
   // Not in codes, where rows are that a net reads.
   arena.take(scratch_.mixed_codes, cuda::kMostNetRows * cuda::coded_row_bytes(l.widest_input));
   // Of a row all that the mixer takes in: its channels, as many gates at most, two numbers a head;

@@ -33,7 +33,7 @@ struct MixerMemory {
   float scratch[kHead];                                  // of the ninth warp
   int32_t pages[kMostPages];
   uint64_t tile_here[kTileStages];
-  uint32_t number;  // of the launch
+  uint32_t number;  // of the launch, for the thread that has no register left for it
 };
 
 static_assert(sizeof(MixerMemory::exchange) >= kFlowWarps * kHead * sizeof(float));  // scratch
@@ -416,7 +416,7 @@ void attention_net(cudaStream_t stream, const Gpu& gpu, const AttentionNet& net)
   AttentionNet sorted = net;
   sort_stacks(sorted.in);
   const NetLaunch l = plan_net(gpu, sorted, mixers_of(net), int64_t{sizeof(MixerMemory)}, true);
-  CHECK(!streams_one(net) || l.held == 0 || net.norm_x != nullptr, "a row that is normalised");
+  CHECK(l.held == 0 || net.norm_x != nullptr, "a row that is normalised");
   launch(stream, dim3(static_cast<unsigned>(l.grid)), dim3(kFlowThreads),
          static_cast<size_t>(l.bytes), kernel_for(l.held), sorted, l.plan,
          MixerPlan{.heads = shape.query_heads / shape.kv_heads,

@@ -17,9 +17,9 @@ __device__ inline void wait_for(const int32_t* word, int count) {
   do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
   while (seen < count);
 }
-// By one thread of each of `blocks` blocks, at its end: the last makes `count` words zero, of which
-// number `at` counts those that have ended. True for the last. There is no fence: a block leaves
-// when it has used the words, and one that waits for all the counts leaves too.
+// By one thread of each of `blocks` blocks, when its block has used the words: the last makes
+// `count` of them zero, of which number `at` counts those that have left. True for the last. There
+// is no fence: whoever waits for a count leaves behind that.
 __device__ inline bool leave(int32_t* words, int count, int at, int blocks) {
   if (atomicAdd(words + at, 1) != blocks - 1) return false;
   for (int i = 0; i < count; ++i) words[i] = 0;

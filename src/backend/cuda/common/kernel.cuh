@@ -83,6 +83,18 @@ __device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf
 __device__ inline float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 __device__ inline float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
+// Keeps the compiler from computing values later, or anew.
+template <typename... Values>
+__device__ inline void settle(Values&... values) {
+  const auto one = [](auto& value) {
+    if constexpr (sizeof(value) == 8)
+      asm volatile("" : "+l"(value));
+    else
+      asm volatile("" : "+r"(value));
+  };
+  (one(values), ...);
+}
+
 constexpr int kWarp = 32;
 
 // The barrier of a block of threads, for functions that may run in a part of one and then are given

@@ -150,7 +150,7 @@ void delta_net(cudaStream_t stream, const Gpu& gpu, const DeltaNet& net) {
   DeltaNet sorted = net;
   sort_stacks(sorted.in);
   const NetLaunch l = launch_for(gpu, sorted);
-  CHECK(!streams_one(net) || l.held == 0 || net.norm_x != nullptr, "a row that is normalised");
+  CHECK(!is_one(sorted) || l.held == 0 || net.norm_x != nullptr, "a row that is normalised");
   launch(stream, dim3(static_cast<unsigned>(l.grid)), dim3(kFlowThreads),
          static_cast<size_t>(l.bytes), kernel_for(sorted, l.held), sorted, l.plan);
 }

@@ -82,18 +82,18 @@ struct Flow {
     copy_bulk_once(base + at * bytes + to, from, size, full + 8 * at);
   }
 
-  // By the same thread, instead of more: until the eight warps have read all.
+  // The same of what others will read as well.
+  __device__ void bring(int to, const uint8_t* from, int size) {
+    copy_bulk(base + at * bytes + to, from, size, full + 8 * at);
+  }
+
+  // By the thread that requests, when it has: until the eight warps have read all.
   __device__ void drain() {
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
       wait_barrier(empty() + 8 * at, phase ^ 1);
       next();
     }
-  }
-
-  // The same of what others will read as well.
-  __device__ void bring(int to, const uint8_t* from, int size) {
-    copy_bulk(base + at * bytes + to, from, size, full + 8 * at);
   }
 
   // By each of the eight warps: the next task, with its weights at address().

@@ -306,6 +306,30 @@ __device__ inline void multiply_int8(const BlockFormat& w, uint32_t at, int bloc
   }
 }
 
+// A block of fp8 at shared address `at` times columns of 128 inputs each, unscaled. x: inputs
+// 32r + 8t … of a lane's column for r = 0 … 3.
+__device__ inline void multiply_fp8_block(uint32_t at, const uint4 (&x)[4], const Lane& me,
+                                          float (&part)[4]) {
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const uint4 word = load_shared16(at + r * kRecordBytes + me.lane * 16);
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      const uint2 first = bf16_of_e4m3(s == 0 ? word.x : word.z),
+                  second = bf16_of_e4m3(s == 0 ? word.y : word.w);
+      const uint32_t a[4] = {first.x, first.y, second.x, second.y};
+      const uint32_t b0 = s == 0 ? x[r].x : x[r].z, b1 = s == 0 ? x[r].y : x[r].w;
+      if (r == 0 && s == 0)
+        multiply(part, a, b0, b1);
+      else
+        multiply_add(part, a, b0, b1);
+    }
+  }
+}
+__device__ inline float fp8_scale(uint32_t at) {
+  return __uint_as_float(load_shared4(at + 4 * kRecordBytes));
+}
+
 template <bool kSliced, int kRows, bool kShared>
 __device__ inline void multiply_fp8(const BlockFormat& w, uint32_t at, int blocks, int block,
                                     int step, const Lane& me, const Inputs<kRows, kShared>& x,

@@ -120,25 +120,4 @@ struct HeldRow {
   }
 };
 
-// A block of fp8 at shared address `at` times columns that are 128 inputs each, unscaled. x:
-// inputs 32r + 8t … of a lane's column for r = 0 … 3.
-__device__ inline void multiply_fp8_block(uint32_t at, const uint32_t (&x)[16], const Lane& me,
-                                          float (&part)[4]) {
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    const uint4 word = load_shared16(at + r * kRecordBytes + me.lane * 16);
-#pragma unroll
-    for (int s = 0; s < 2; ++s) {
-      const uint2 first = bf16_of_e4m3(s == 0 ? word.x : word.z),
-                  second = bf16_of_e4m3(s == 0 ? word.y : word.w);
-      const uint32_t a[4] = {first.x, first.y, second.x, second.y};
-      const uint32_t b0 = x[4 * r + 2 * s], b1 = x[4 * r + 2 * s + 1];
-      if (r == 0 && s == 0)
-        multiply(part, a, b0, b1);
-      else
-        multiply_add(part, a, b0, b1);
-    }
-  }
-}
-
 }  // namespace pewter::cuda

@@ -13,13 +13,14 @@ int64_t net_row_bytes(const NetProducts& net) {
 }
 
 // What of the output projection one row's weights' memory has room for at once: whole tiles, two if
-// it can be or if some block of threads has more than one; or else pieces of whole quads.
+// it can be or if some block of threads has more than one; or else pieces, of int4 whole quads.
 void plan_out(const TileStack& w, NetPlan& plan) {
   const int room = plan.stage_bytes * plan.stage_count, tile = w.blocks * w.block_bytes;
   const bool single = w.tiles <= plan.streams && tile <= room;
   plan.out_stages = single && 2 * tile > room ? 1 : kOutStages;
   const int eights = room / plan.out_stages / (kStreamWarps * w.block_bytes);
-  plan.out_piece = std::min(w.blocks, kStreamWarps * (eights < kQuad ? eights : eights / 4 * 4));
+  const bool by_quads = is_coded(w.format) && eights >= kQuad && kStreamWarps * eights < w.blocks;
+  plan.out_piece = std::min(w.blocks, kStreamWarps * (by_quads ? eights / kQuad * kQuad : eights));
   plan.out_stage_bytes = plan.out_piece * w.block_bytes;
 }
 

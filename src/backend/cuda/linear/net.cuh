@@ -2,9 +2,9 @@
 // from the start to the end. Some mix (delta/net.cu, attention/net.cu), the others stream weights:
 // first the projections' units, whichever is next, then those of the output projection, whose
 // weights come while others mix. Those take the projections' results as they arrive (arrival.cuh);
-// the output projection waits until all have mixed, by a count in memory (grid_sync.cuh) or, of one
-// row (net_one.cuh), by the number of the launch that each leaves there. Either costs a third of a
-// kernel's end and the next one's start.
+// the output projection waits until all have mixed, by a count in memory (grid_sync.cuh) or, where
+// net_one.cuh has the one row, by the number of the launch that each leaves there. Either costs a
+// third of a kernel's end and the next one's start.
 //
 // Split of work, order of sums, precision: as in linear/stream.cu, whose bits these are.
 #pragma once
@@ -33,7 +33,7 @@ struct NetPlan {
   int pieces[kStacks];  // blocks of each matrix's tiles that a stage has room for
   int out_piece, out_stage_bytes, out_stages;  // of the output projection, where it has its own
   int row_bytes;                               // for rows in shared memory
-  bool numbered;     // one row: mixers tell of it by numbers (NetProducts::mixed), not by a count
+  bool numbered;     // net_one.cuh has the row: who mixes tells of it by a number, not by a count
   int row_capacity;  // of a mixer
 };
 
@@ -53,9 +53,9 @@ struct NetTask {
 };
 
 // Requests weights, by one thread: units of the projections, whichever is next, and unless
-// kProjects those of the output projection behind them. ready: a barrier, complete when the kernel
-// before has ended, which may have used the counts.
-template <bool kProjects, typename Task>
+// kOnlyProjects those of the output projection behind them. ready: a barrier, complete when the
+// kernel before has ended, which may have used the counts.
+template <bool kOnlyProjects, typename Task>
 __device__ inline void request_net_weights(const NetProducts& a, const NetPlan& plan,
                                            const TileStack* stacks, uint32_t ready,
                                            Flow<Task>& flow) {
@@ -81,7 +81,7 @@ __device__ inline void request_net_weights(const NetProducts& a, const NetPlan& 
         projects = false;
         flow.send(Task::turn(), 0);
         flow.next();
-        if constexpr (kProjects) return;
+        if constexpr (kOnlyProjects) return;
       } else {
         if (opened >= fixed) claim = atomicAdd(a.words + kClaims, 1);  // used after this unit
         for (stack = 0, tile = unit; tile >= stacks[stack].tiles; ++stack)
@@ -112,7 +112,7 @@ __device__ inline void leave_net(const NetProducts& a) {
   if (leave(a.words, kLaunch, kLeft, static_cast<int>(gridDim.x))) ++a.words[kLaunch];
 }
 
-// Of several rows; net_one.cuh has one. kHeld: blocks of k of a warp, whose inputs are held in
+// Of rows that net_one.cuh does not have. kHeld: blocks of k of a warp, whose inputs are held in
 // registers for projections of int4; 0: not so.
 template <int kRows, bool kSharedOut, int kHeld>
 __device__ inline void stream_net(const NetProducts& a, const NetPlan& plan,

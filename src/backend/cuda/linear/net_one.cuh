@@ -48,7 +48,7 @@ struct RowFlow : Flow<RowTask> {
   __device__ RowFlow(Memory& flow_memory, const void* first_stage, int stage_bytes, int stage_count)
       : Flow(flow_memory, first_stage, stage_bytes, stage_count),
         place(shared_address(&flow_memory)) {}
-  __device__ void fix_place() { asm volatile("" : "+r"(place)); }
+  __device__ void fix_place() { settle(place); }
   __device__ RowTask receive() const {
     wait_barrier(place + offsetof(Memory, full) + 8 * at, phase);
     const uint32_t task = place + offsetof(Memory, tasks) + 32 * at;

@@ -1,6 +1,6 @@
 // Down matrices of the experts, and the sum over a row's experts, for so few rows that all of them
-// fit into shared memory. experts_down.cu is the plain twin; one row of int4 experts that is told of
-// its choice has a shorter kernel, experts_down_one.cu.
+// fit into shared memory. experts_down.cu is the plain twin; one row of int4 experts that is told
+// of its choice has a shorter kernel, experts_down_one.cu.
 //
 // Split of work: a block of threads takes a tile of 16 outputs; eight of its warps share the routed
 // experts met, a warp all of k, so that nothing is added up between warps before the experts'
@@ -20,11 +20,8 @@
 namespace pewter::cuda {
 namespace {
 
-constexpr int kRoutedWarps = 8, kSharedWarps = 4;
 constexpr int kWarps = kRoutedWarps + kSharedWarps, kThreads = kWarps * kWarp;
-// Registers for as many threads: 72 each, so that a block of the next kernel (nine warps of 96) fits
-// beside one.
-constexpr int kBoundThreads = 14 * kWarp;
+constexpr int kBoundThreads = kBoundWarps * kWarp;
 constexpr int kMostBlocks = 8;  // of a tile
 constexpr int kMostInputs = 128 * kMostBlocks;
 constexpr int kFewStages = 3;

@@ -21,11 +21,8 @@
 namespace pewter::cuda {
 namespace {
 
-constexpr int kRoutedWarps = 8, kSharedWarps = 4;
 constexpr int kWarps = kRoutedWarps + kSharedWarps, kThreads = kWarps * kWarp;
-// Registers for as many threads: 72 each, so that a block of the next kernel (nine warps of 96)
-// fits beside one.
-constexpr int kBoundThreads = 14 * kWarp;
+constexpr int kBoundThreads = kBoundWarps * kWarp;
 constexpr int kMostTurns = 2;  // of a warp: quads, or blocks of fp8
 constexpr int kMostBlocks = kQuad * kMostTurns;
 
@@ -41,28 +38,6 @@ struct Plan {
   Role routed, shared;
   int results;  // weights [kWeights], experts' results [kFewChosen][16], the shared one's blocks'
 };
-
-// A block of fp8 at shared address `at` times its 128 inputs, as multiply_fp8: outputs g and g + 8.
-__device__ inline float2 multiply_fp8_block(uint32_t at, const uint4 (&x)[4], const Lane& me) {
-  float part[4];
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    const uint4 word = load_shared16(at + r * kRecordBytes + me.lane * 16);
-#pragma unroll
-    for (int s = 0; s < 2; ++s) {
-      const uint2 first = bf16_of_e4m3(s == 0 ? word.x : word.z),
-                  second = bf16_of_e4m3(s == 0 ? word.y : word.w);
-      const uint32_t a[4] = {first.x, first.y, second.x, second.y};
-      const uint32_t b0 = s == 0 ? x[r].x : x[r].z, b1 = s == 0 ? x[r].y : x[r].w;
-      if (r == 0 && s == 0)
-        multiply(part, a, b0, b1);
-      else
-        multiply_add(part, a, b0, b1);
-    }
-  }
-  const float scale = __uint_as_float(load_shared4(at + 4 * kRecordBytes));
-  return {scale * part[0], scale * part[2]};
-}
 
 // One output's sum over slots and parts, in order; what there is none of adds nothing. weight: the
 // experts', then the shared one's; mine: the output's results of the experts, then of the parts.
@@ -177,7 +152,7 @@ __global__ void __launch_bounds__(kBoundThreads, register_blocks(2))
         if (!rehearses || index == kCodes) codes.code(x[0], me);
 #pragma unroll
         for (auto& step : codes.word)  // complete here, so that both parts are what they seem
-          asm volatile("" : "+r"(step[0]), "+r"(step[1]));
+          settle(step[0], step[1]);
         if (rehearses && index == kCodes) break;
         if (!rehearses) wait_barrier(ring.barriers + 8 * turn, 0);
         const float2 own = multiply_quad(is_half, at, codes, me);
@@ -196,10 +171,12 @@ __global__ void __launch_bounds__(kBoundThreads, register_blocks(2))
         }
       } else {
         if (!rehearses) wait_barrier(ring.barriers + 8 * turn, 0);
-        const float2 own = multiply_fp8_block(at, x[0], me);
+        float product[4];
+        multiply_fp8_block(at, x[0], me, product);
+        const float scale = fp8_scale(at);
         if (!rehearses && me.t == 0) {
-          part[0] = 0.0f + own.x;
-          part[8] = 0.0f + own.y;
+          part[0] = 0.0f + scale * product[0];
+          part[8] = 0.0f + scale * product[2];
         }
       }
 #pragma unroll
@@ -242,16 +219,15 @@ Role role_of(const TileStack& w, int warps) {
 
 bool down_one(cudaStream_t stream, const ExpertsDown& args) {
   const TileStack &w = args.w, &shared = args.shared;
-  if (!is_usual_int4(w) ||
-      !(is_usual_int4(shared) || shared.format == WeightFormat::kFp8Block128) ||
-      w.blocks > kMostBlocks || shared.blocks > kMostBlocks)
+  if (!is_usual_int4(w) || !(is_usual_int4(shared) || shared.format == WeightFormat::kFp8Block128))
     return false;
+  CHECK(w.blocks <= kMostBlocks && shared.blocks <= kMostBlocks, w.blocks, " and ", shared.blocks,
+        " blocks of k");
   Plan plan{.routed = role_of(w, 1), .shared = role_of(shared, kSharedWarps)};
   const auto bytes_of = [](const Role& role) { return role.turns * role.turn_bytes; };
   plan.shared.weights = kRoutedWarps * bytes_of(plan.routed);
   plan.results = plan.shared.weights + kSharedWarps * bytes_of(plan.shared);
   const int bytes = plan.results + 4 * kWeights + (kFewChosen + kMostBlocks) * 64;
-  if (bytes > kMaxShared) return false;
   const int turns = std::max(plan.routed.turns, plan.shared.turns);
   launch(stream, dim3(static_cast<unsigned>(w.tiles)), dim3(kThreads), static_cast<size_t>(bytes),
          turns == 1 ? one_kernel<1> : one_kernel<2>, args, plan);

@@ -221,8 +221,12 @@ __global__ void __launch_bounds__(kFlowThreads, register_blocks(kResidentBlocks)
           flow.receive();
           float product[4];
           const uint32_t at = flow.address() + me.warp * w[0].block_bytes;
-          multiply_fp8_block(at, x, me, product);
-          const float scale = __uint_as_float(load_shared4(at + 4 * kRecordBytes));
+          const uint4 eights[4] = {{x[0], x[1], x[2], x[3]},
+                                   {x[4], x[5], x[6], x[7]},
+                                   {x[8], x[9], x[10], x[11]},
+                                   {x[12], x[13], x[14], x[15]}};
+          multiply_fp8_block(at, eights, me, product);
+          const float scale = fp8_scale(at);
           flow.release();
           const int source = 4 * me.g + block;
           const float first = __shfl_sync(0xFFFFFFFFu, product[0], source);

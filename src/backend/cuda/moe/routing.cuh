@@ -199,9 +199,9 @@ __device__ inline void route_few(const RouteRows& route, Routing<kMost>& r, bool
 }
 
 // Writes down what a block of threads found, weights included, for others.
-template <int kMost, typename Sync = BlockBarrier>
+template <typename Sync = BlockBarrier>
 __device__ inline void tell(const RouteRows& route, const GroupPairs& group,
-                            const Routing<kMost>& r, const Sync& sync = {}) {
+                            const Routing<kFewRouted>& r, const Sync& sync = {}) {
   sync();
   const int thread = static_cast<int>(threadIdx.x), choices = route.rows * route.top_k;
   if (thread < choices) {
@@ -212,18 +212,6 @@ __device__ inline void tell(const RouteRows& route, const GroupPairs& group,
   if (thread < route.rows) route.shared_weight[thread] = r.shared_weight[thread];
   if (thread < r.block_count) group.blocks[thread] = r.blocks[thread];
   if (thread == 0) *group.block_count = r.block_count;
-}
-
-// Keeps the compiler from computing values later, or anew.
-template <typename... Values>
-__device__ inline void settle(Values&... values) {
-  const auto one = [](auto& value) {
-    if constexpr (sizeof(value) == 8)
-      asm volatile("" : "+l"(value));
-    else
-      asm volatile("" : "+r"(value));
-  };
-  (one(values), ...);
 }
 
 // What a lane knows of the slot that has its number.
