@@ -496,7 +496,8 @@ TEST_P(Choice, OfABlockIsTheStages) {
     const MoeLayer layer{router, shared_gate,    gate,      up,
                          down,   shared_up_gate, shared_up, shared_down};
     const auto run = [&](bool as_block, int64_t m) {
-      return layer.run(*ops, Floats(m * hidden, 1.0f), Floats(hidden), {}, kTopK, as_block);
+      return layer.run(*ops, Floats(static_cast<size_t>(m * hidden), 1.0f),
+                       Floats(static_cast<size_t>(hidden)), {}, kTopK, as_block);
     };
     // Words are left as they were, whoever comes next.
     const MoeOutputs stages = run(false, 1), block = run(true, 1), two = run(true, 2),
