@@ -236,7 +236,7 @@ struct SamplingRow {
 };
 
 // A token whose logit a row changes: by penalties (it stood in the prompt or the output) and by
-// bias.
+// bias. One row names a token once.
 struct LogitEdit {
   int32_t token = 0;
   int32_t output_count = 0;  // times the row's sequence has generated it

@@ -46,8 +46,8 @@ class Sample : public OpTest<SampleCase> {
       }
       rows_.push_back(row);
       edit_begin_.push_back(static_cast<int32_t>(edits_.size()));
-      for (int64_t i = 0; c.edits && i < 5 * r; ++i)
-        edits_.push_back({.token = static_cast<int32_t>((i * 37 + r) % c.vocab),
+      for (int64_t i = 0; c.edits && i < std::min(5 * r, c.vocab); ++i)
+        edits_.push_back({.token = static_cast<int32_t>((i * 41 + r) % c.vocab),
                           .output_count = static_cast<int32_t>(i % 3),
                           .bias = i % 11 == 0 ? -INFINITY : static_cast<float>(i % 4) - 1,
                           .seen = i % 2 == 0});
