@@ -7,6 +7,7 @@
 add_library(pewter_flags INTERFACE)
 target_compile_options(pewter_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+  $<$<NOT:$<BOOL:$<TARGET_PROPERTY:PEWTER_MIXES_SIGNS>>>:-Wsign-conversion>  # which clang's -Wconversion has in it
   -Wno-missing-field-initializers  # designated initialisers leave the rest at their defaults on purpose
   -ffp-contract=off>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers -Werror=all-warnings --fmad=false>)
@@ -19,10 +20,16 @@ elseif(PEWTER_SANITIZE)
   target_compile_options(pewter_flags INTERFACE -fsanitize=${PEWTER_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${PEWTER_SANITIZE})
 endif()
+if(PEWTER_EMULATED)
+  target_include_directories(pewter_flags INTERFACE ${PEWTER_TRANSLATED}/src)  # before src
+endif()
 target_include_directories(pewter_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 
 function(pewter_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(PEWTER_EMULATED)
+    pewter_translate(ROOM_SOURCES)
+  endif()
   add_library(pewter_${name} STATIC ${ROOM_SOURCES})
   list(TRANSFORM ROOM_DEPENDS PREPEND pewter_)
   target_link_libraries(pewter_${name} PUBLIC pewter_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_LIBRARIES})
@@ -41,6 +48,9 @@ function(pewter_test name)
   cmake_parse_arguments(TEST "" "LABEL;TIMEOUT" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 900)
+  endif()
+  if(PEWTER_EMULATED)
+    pewter_translate(TEST_SOURCES)
   endif()
   add_executable(${name} ${TEST_SOURCES})
   if(TEST_LABEL MATCHES "engine|threads|server")
@@ -63,9 +73,13 @@ function(pewter_test name)
   set(filter_others)
   if(PEWTER_CUDA AND NOT TEST_LABEL STREQUAL "cuda")
     # Cases on the GPU are known by their names; one runs at a time, since they would share its memory.
+    set(gpu_lock RESOURCE_LOCK gpu)
+    if(PEWTER_EMULATED)
+      set(gpu_lock)  # each process has its own
+    endif()
     set(on_gpu "Cuda/*:*/cuda_*:*_cuda*:*/cuda")
     gtest_discover_tests(${name} ${options} TEST_FILTER "${on_gpu}" TEST_LIST ${name}_ON_GPU
-      PROPERTIES LABELS cuda TIMEOUT ${TEST_TIMEOUT} RESOURCE_LOCK gpu)
+      PROPERTIES LABELS cuda TIMEOUT ${TEST_TIMEOUT} ${gpu_lock})
     set(filter_others TEST_FILTER "-${on_gpu}")
   endif()
   gtest_discover_tests(${name} ${options} ${filter_others}

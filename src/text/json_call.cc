@@ -37,7 +37,7 @@ class Front {
     skip_blanks();
     if (!rest_.starts_with('"')) return std::nullopt;
     size_t end = 1;
-    while (end < rest_.size() && rest_[end] != '"') end += rest_[end] == '\\' ? 2 : 1;
+    while (end < rest_.size() && rest_[end] != '"') end += rest_[end] == '\\' ? 2u : 1u;
     if (end >= rest_.size()) return std::nullopt;
     const Result<Json> value = Json::parse(rest_.substr(0, end + 1));
     rest_.remove_prefix(end + 1);

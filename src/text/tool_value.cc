@@ -119,7 +119,7 @@ class PythonLiteral {
     const char quote = rest_.front();
     size_t end = 1;
     while (end < rest_.size() && rest_[end] != quote && rest_[end] != '\n')
-      end += rest_[end] == '\\' ? 2 : 1;
+      end += rest_[end] == '\\' ? 2u : 1u;
     if (end >= rest_.size() || rest_[end] != quote) return std::nullopt;
     Result<std::string> text = jinja::unescape(rest_.substr(1, end - 1));
     rest_.remove_prefix(end + 1);

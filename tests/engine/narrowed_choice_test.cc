@@ -78,7 +78,8 @@ TEST_P(NarrowedChoice, ReasoningIsClosedAllTheSame) {
   ASSERT_EQ(said.size(), 8u);
   EXPECT_EQ(said[3], 98);
   EXPECT_EQ(said[4], 99);
-  for (const size_t i : {0, 1, 2, 5, 6, 7}) EXPECT_TRUE(said[i] == 7 || said[i] == 70) << said[i];
+  for (const size_t i : {0u, 1u, 2u, 5u, 6u, 7u})
+    EXPECT_TRUE(said[i] == 7 || said[i] == 70) << said[i];
 }
 
 TEST_P(NarrowedChoice, ByIdsThatMayNotFollowOthers) {
@@ -172,7 +173,7 @@ TEST_P(NarrowedChoice, PromptsAreScored) {
     ASSERT_EQ(scores->tokens.size(), 149u);
     ASSERT_EQ(scores->top.size(), 149u * 3);
     // Each against what a request of the prompt so far says of that token.
-    for (const size_t at : {0, 1, 62, 63, 64, 100, 127, 148}) {
+    for (const size_t at : {0u, 1u, 62u, 63u, 64u, 100u, 127u, 148u}) {
       Request prefix = greedy(1, 1);
       prefix.prompt.assign(request.prompt.begin(),
                            request.prompt.begin() + static_cast<int64_t>(at) + 1);

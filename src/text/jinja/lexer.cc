@@ -243,7 +243,7 @@ class Lexer {
 
   Status string(std::string_view rest) {
     size_t end = 1;
-    while (end < rest.size() && rest[end] != rest[0]) end += rest[end] == '\\' ? 2 : 1;
+    while (end < rest.size() && rest[end] != rest[0]) end += rest[end] == '\\' ? 2u : 1u;
     if (end >= rest.size()) return error("a string does not end");
     const Result<std::string> value = unescape(rest.substr(1, end - 1));
     if (!value) return error(value.error().message);

@@ -34,7 +34,7 @@ std::vector<Format> formats() {
                                        {"fp8", "demo-fp8"},
                                        {"hybrid", "demo-hybrid"}})
       all.push_back({name, folder, device});
-  for (const size_t i : {0, 3}) {  // bf16 and hybrid: what an int8 head costs
+  for (const size_t i : {0u, 3u}) {  // bf16 and hybrid: what an int8 head costs
     all.push_back(all[i]);
     all.back().head = LmHead::kInt8;
   }

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
     if (!a.words.are_used()) return;
     start_next();
     if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) < a.chosen)
-      a.words.chosen[threadIdx.x] = 0;
+      send_pair(a.words.chosen + threadIdx.x, 0, 0);
   };
   const int count = min(8, a.rows - first_row);
   Inputs<kRows, kNorm> x;

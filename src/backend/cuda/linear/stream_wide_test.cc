@@ -61,7 +61,8 @@ class StreamWide : public testing::TestWithParam<WideCase> {
                       n % 4 == 0 ? std::byte{0} : std::byte{0xFF});
     if (spec.has_zeros)
       for (int64_t i = 0; i < rows.zeros.elements(); ++i)
-        rows.zeros.data_as<uint8_t>()[i] = static_cast<uint8_t>(random_bits(seed + 1, i) & 15u);
+        rows.zeros.data_as<uint8_t>()[i] =
+            static_cast<uint8_t>(random_bits(seed + 1, static_cast<uint64_t>(i)) & 15u);
     weights_.push_back(device_->make_weight(spec).value());
     device_->store_rows(weights_.back(), 0, 0, rows);
     return weights_.back();
@@ -74,12 +75,12 @@ class StreamWide : public testing::TestWithParam<WideCase> {
     weights_.reserve(tested.w.size());
     int64_t column = 0;
     for (const WeightSpec& spec : tested.w) {
-      args_.w[args_.stacks++] = stack_of(weight(spec, 11 + column), column);
+      args_.w[args_.stacks++] = stack_of(weight(spec, 11 + static_cast<uint64_t>(column)), column);
       column += gated ? 0 : spec.n;
     }
     outputs_ = gated ? tested.w[0].n : column;
     Rng rng(5);
-    std::vector<BFloat16> x(static_cast<size_t>(kMostRows) * k);
+    std::vector<BFloat16> x(static_cast<size_t>(kMostRows * k));
     // Some inputs are far larger than their neighbours: coded rows then need their low bytes.
     for (BFloat16& v : x) v = to_bfloat16(rng.normal() * (rng.below(50) == 0 ? 40.0f : 1.0f));
     // In some rows all integers are as large as they get, so that their sums are.
