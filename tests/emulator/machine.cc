@@ -12,9 +12,9 @@ constexpr size_t kSharedBytes = 256 << 10, kStaticBegin = 128 << 10;
 constexpr int kPoison = 0xCB;
 constexpr int64_t kOwnSharedBytes = 1024;  // that a block takes besides what it asks for
 
-uint64_t seed() {
-  const char* const given = std::getenv("PEWTER_EMULATOR_SEED");
-  return given == nullptr ? 1 : std::strtoull(given, nullptr, 10);
+uint64_t number_from(const char* variable, uint64_t otherwise) {
+  const char* const given = std::getenv(variable);
+  return given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
 }
 
 int64_t shared_need(const Launch& launch) {
@@ -94,8 +94,15 @@ void SharedPool::free(std::byte* memory) {
     unused.push_back(memory);
 }
 
+int multiprocessors() {
+  static const auto count = static_cast<int>(std::clamp<uint64_t>(
+      number_from("PEWTER_EMULATED_MULTIPROCESSORS", races::kWatched ? 2 : 24), 1, 256));
+  return count;
+}
+
 Machine::Machine()
-    : generator_{seed()}, multiprocessors_(static_cast<size_t>(kGpu.multiprocessors)) {}
+    : generator_{number_from("PEWTER_EMULATOR_SEED", 1)},
+      multiprocessors_(static_cast<size_t>(multiprocessors())) {}
 
 void Machine::run(Stream& stream) {
   const races::Unwatched own;

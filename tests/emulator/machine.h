@@ -17,21 +17,23 @@
 
 namespace emulator {
 
-// What a GPU of the architecture has, but for the number of its multiprocessors: small tests are to
-// fill them.
+// What a GPU of the architecture has, but for the number of its multiprocessors.
 struct Gpu {
   const char* name;
-  int major, minor, multiprocessors, cache_bytes;
+  int major, minor, cache_bytes;
   int64_t shared_bytes;  // of a multiprocessor
   bool is_unified;
 };
 constexpr int kThreadsOfMultiprocessor = 2048;
-constexpr int kFew = races::kWatched ? 2 : 12;  // ThreadSanitizer has room for 8,000 fibers
 constexpr Gpu kGpu = PEWTER_EMULATED_ARCHITECTURE >= 1200
-                         ? Gpu{"emulated Spark", 12, 1, kFew / 2, 24 << 20, 100 << 10, true}
+                         ? Gpu{"emulated Spark", 12, 1, 24 << 20, 100 << 10, true}
                      : PEWTER_EMULATED_ARCHITECTURE >= 900
-                         ? Gpu{"emulated Hopper", 9, 0, kFew, 50 << 20, 228 << 10, false}
-                         : Gpu{"emulated Ampere", 8, 0, kFew, 40 << 20, 164 << 10, false};
+                         ? Gpu{"emulated Hopper", 9, 0, 50 << 20, 228 << 10, false}
+                         : Gpu{"emulated Ampere", 8, 0, 40 << 20, 164 << 10, false};
+
+// PEWTER_EMULATED_MULTIPROCESSORS, or few, so that small tests fill them; ThreadSanitizer has room
+// for 8,000 fibers. A block that is one kernel wants 24 for eight heads, 96 for 64.
+int multiprocessors();
 
 // Stacks are used again by later fibers. They begin at different offsets within their pages, or all
 // lanes would share a few sets of the CPU's cache.

@@ -78,7 +78,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->major = kGpu.major;
   properties->minor = kGpu.minor;
   properties->integrated = kGpu.is_unified ? 1 : 0;
-  properties->multiProcessorCount = kGpu.multiprocessors;
+  properties->multiProcessorCount = emulator::multiprocessors();
   properties->l2CacheSize = kGpu.cache_bytes;
   properties->sharedMemPerMultiprocessor = static_cast<size_t>(kGpu.shared_bytes);
   return cudaSuccess;
