@@ -6,18 +6,21 @@
 namespace emulator {
 namespace {
 
-constexpr size_t kSharedBytes = 256 << 10;
-
 // A barrier in shared memory, as this machine writes it into the eight bytes.
 struct CountedBarrier {
   int32_t bytes;  // that are still to come
-  uint32_t pending : 15, arrivals : 15, phase : 1, exists : 1;
+  uint32_t pending : 16, arrivals : 15, phase : 1;
 };
 static_assert(sizeof(CountedBarrier) == 8);
 
 CountedBarrier& counted(uint32_t barrier) {
   if (barrier % 8 != 0) fail("a barrier is not aligned");
   return *static_cast<CountedBarrier*>(shared_at(barrier, 8));
+}
+CountedBarrier& existing(uint32_t barrier) {
+  CountedBarrier& counts = counted(barrier);
+  if (std::bit_cast<uint64_t>(counts) == 0xCBCBCBCBCBCBCBCB) fail("a barrier that was never made");
+  return counts;
 }
 void check_phase(CountedBarrier& barrier) {
   if (barrier.pending != 0 || barrier.bytes != 0) return;
@@ -46,7 +49,7 @@ uint32_t shared_address(const void* at) {
 void* shared_at(uint32_t address, size_t bytes) {
   const Block& block = *lane->block;
   const bool is_dynamic = address + bytes <= block.kernel->launch.shared_bytes;
-  const bool is_static = address >= block.statics_begin && address + bytes <= block.static_used;
+  const bool is_static = address >= kStaticBegin && address + bytes <= block.static_used;
   if (!is_dynamic && !is_static) fail("an address outside of shared memory");
   return block.shared + address;
 }
@@ -60,7 +63,7 @@ void* static_shared(const char* key, size_t bytes, size_t align) {
   std::byte* const at = block.shared + block.static_used;
   block.static_used += bytes;
   if (block.static_used > kSharedBytes) fail("more static shared memory than there is");
-  std::memset(at, 0xCB, bytes);
+  std::memset(at, kPoison, bytes);
   block.statics.emplace_back(key, at);
   return at;
 }
@@ -121,11 +124,11 @@ void wait_for_inputs() {
 void copy_later(uint32_t to, const void* from, int bytes, int wanted, uint32_t barrier) {
   Block& block = *lane->block;
   // Who reads before the copy has come reads this.
-  std::memset(shared_at(to, static_cast<size_t>(bytes)), 0xCB, static_cast<size_t>(bytes));
+  std::memset(shared_at(to, static_cast<size_t>(bytes)), kPoison, static_cast<size_t>(bytes));
   races::release(&block);
   const races::Unwatched own;
   const Copy copy{to, static_cast<const std::byte*>(from), bytes, wanted, barrier};
-  if (barrier != 0) return block.bulk_copies.push_back(copy);
+  if (barrier != kNoBarrier) return block.bulk_copies.push_back(copy);
   const size_t thread = number_in_block(*lane);
   if (block.thread_copies[thread].empty()) block.copying.push_back(static_cast<int>(thread));
   block.thread_copies[thread].push(copy);
@@ -144,7 +147,7 @@ void wait_for_copies() {
   races::acquire(&lane->block->copying);
 }
 void bytes_arrive(uint32_t barrier, int bytes) {
-  CountedBarrier& counts = counted(barrier);
+  CountedBarrier& counts = existing(barrier);
   races::release(&counts);
   counts.bytes -= bytes;
   check_phase(counts);
@@ -172,10 +175,10 @@ namespace ptx {
 void mbarrier_init_shared_b64(uint32_t barrier, int arrivals) {
   const auto count = static_cast<uint32_t>(arrivals);
   counted(barrier) = {
-      .bytes = 0, .pending = count & 0x7FFF, .arrivals = count & 0x7FFF, .phase = 0, .exists = 1};
+      .bytes = 0, .pending = count & 0x7FFF, .arrivals = count & 0x7FFF, .phase = 0};
 }
 void mbarrier_arrive_shared_b64(uint32_t barrier) {
-  CountedBarrier& counts = counted(barrier);
+  CountedBarrier& counts = existing(barrier);
   if (counts.pending == 0) fail("more arrivals at a barrier than it waits for");
   races::release(&counts);
   --counts.pending;
@@ -183,11 +186,11 @@ void mbarrier_arrive_shared_b64(uint32_t barrier) {
   check_phase(counts);
 }
 void mbarrier_arrive_expect_tx_shared_cta_b64(uint32_t barrier, int bytes) {
-  counted(barrier).bytes += bytes;
+  existing(barrier).bytes += bytes;
   mbarrier_arrive_shared_b64(barrier);
 }
 void mbarrier_test_wait_parity_shared_b64(uint32_t& done, uint32_t barrier, uint32_t parity) {
-  CountedBarrier& counts = counted(barrier);
+  CountedBarrier& counts = existing(barrier);
   const auto look = [&] { done = counts.phase != (parity & 1) ? 1 : 0; };
   look();
   if (done == 0) {

@@ -57,7 +57,9 @@ void wrote_for_others();  // who looks may find it
 void start_next();
 void wait_for_inputs();
 
-// Copies, each of which ends some time later. barrier: where its bytes are counted, 0 for none.
+constexpr int kPoison = 0xCB;  // in memory that nobody has written
+constexpr uint32_t kNoBarrier = ~0u;
+// Copies, each of which ends some time later. barrier: where its bytes are counted.
 void copy_later(uint32_t to, const void* from, int bytes, int wanted_bytes, uint32_t barrier);
 void arrive_with_copies(uint32_t barrier);
 void wait_for_copies();

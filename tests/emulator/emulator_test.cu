@@ -144,6 +144,7 @@ using EmulatorDeathTest = Emulator;
 
 __global__ void wait_kernel(const int32_t* word) { wait_for(word, 1); }
 __global__ void store_kernel(uint32_t at) { ::emulator::ptx::st_shared_u32(at, 1); }
+__global__ void arrive_kernel(uint32_t at) { ::emulator::ptx::mbarrier_arrive_shared_b64(at); }
 __global__ void part_kernel(int32_t* out) {
   out[threadIdx.x] =
       threadIdx.x < 16 ? __shfl_sync(0xFFFFFFFFu, 1, 0) : __shfl_xor_sync(0xFFFFu, 1, 1);
@@ -162,6 +163,7 @@ TEST_F(EmulatorDeathTest, EndsWhatCannotGoOn) {
   EXPECT_DEATH(run(wait_kernel, 0, words_), "all wait for one another");
   EXPECT_DEATH(run(store_kernel, 1024, 1024u), "outside of shared memory");
   EXPECT_DEATH(run(store_kernel, 1024, 2u), "not aligned");
+  EXPECT_DEATH(run(arrive_kernel, 1024, 8u), "never made");
   EXPECT_DEATH(run(part_kernel, 0, words_), "no part of");
   EXPECT_DEATH(run(odd_copy_kernel, 1024, reinterpret_cast<unsigned char*>(words_)),
                "multiples of 16 bytes");

@@ -8,8 +8,6 @@
 namespace emulator {
 namespace {
 
-constexpr size_t kSharedBytes = 256 << 10, kStaticBegin = 128 << 10;
-constexpr int kPoison = 0xCB;
 constexpr int64_t kOwnSharedBytes = 1024;  // that a block takes besides what it asks for
 
 uint64_t number_from(const char* variable, uint64_t otherwise) {
@@ -189,7 +187,8 @@ void Machine::start_block(Kernel& kernel, uint3 index, int multiprocessor) {
   block.threads_left = threads_of(kernel.launch);
   block.shared = shared_pool_.allocate();
   std::memset(block.shared, kPoison, kernel.launch.shared_bytes);
-  block.statics_begin = block.static_used = kStaticBegin;
+  block.static_used = kStaticBegin;
+  block.copies_late = random(4) == 0;
   if (engines_.empty()) engines_.push_back(races::make());
   block.engine = engines_.back();
   engines_.pop_back();
@@ -324,6 +323,8 @@ void Machine::visit(Block& block, bool is_forced) {
     for (Warp& warp : block.warps) warp.ready |= std::exchange(warp.looking, 0);
   block.seen = activity_;
   bool ran = false;
+  const auto waits = [](const Warp& warp) { return warp.for_block != 0; };
+  const bool copies = !block.copies_late || std::ranges::any_of(block.warps, waits);
   for (auto turns = 1 + random(2 * block.warps.size()); turns > 0; --turns) {
     const size_t first = random(block.warps.size());
     size_t chosen = 0;
@@ -339,9 +340,9 @@ void Machine::visit(Block& block, bool is_forced) {
       finish_block(block);
       return;
     }
-    if (random(2) == 0) finish_copy(block);
+    if (copies && random(2) == 0) finish_copy(block);
   }
-  if (ran) return;
+  if (ran || !copies) return;
   while (finish_copy(block) && random(4) != 0) {
   }
 }
@@ -359,7 +360,7 @@ bool Machine::finish_copy(Block& block) {
     }
     if (copy.is_arrival)
       ptx::mbarrier_arrive_shared_b64(copy.barrier);
-    else if (copy.barrier != 0)
+    else if (copy.barrier != kNoBarrier)
       bytes_arrive(copy.barrier, copy.bytes);
   };
   Lane engine{.thread = {}, .block = &block, .warp = nullptr, .index = 0};

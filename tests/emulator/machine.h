@@ -25,6 +25,8 @@ struct Gpu {
   bool is_unified;
 };
 constexpr int kThreadsOfMultiprocessor = 2048;
+// A block's memory: what is asked for at the launch, then its shared variables.
+constexpr size_t kSharedBytes = 256 << 10, kStaticBegin = 128 << 10;
 constexpr Gpu kGpu = PEWTER_EMULATED_ARCHITECTURE >= 1200
                          ? Gpu{"emulated Spark", 12, 1, 24 << 20, 100 << 10, true}
                      : PEWTER_EMULATED_ARCHITECTURE >= 900
@@ -89,7 +91,7 @@ struct Copy {
   uint32_t to;
   const std::byte* from;
   int bytes, wanted;  // those not wanted become zero
-  uint32_t barrier;   // of a bulk copy; of an arrival
+  uint32_t barrier;   // of a bulk copy; of an arrival; or kNoBarrier
   bool is_arrival = false;
 };
 
@@ -119,12 +121,13 @@ struct Block : BlockPlace {
   int threads_left;
   bool lets_next_start = false;
   std::byte* shared;
-  size_t statics_begin, static_used;
+  size_t static_used;
   std::vector<std::pair<const char*, std::byte*>> statics;
   NamedBarrier barriers[16];
   std::vector<Copy> bulk_copies;         // in no order
   std::vector<CopyQueue> thread_copies;  // of each thread
   std::vector<int> copying;              // threads with copies
+  bool copies_late;                      // not before somebody waits
   races::Fiber engine;                   // that copies
   uint64_t seen = 0;                     // how much had happened when it was last run
 };

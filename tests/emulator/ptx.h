@@ -124,7 +124,7 @@ inline void copy_few(uint32_t to, const void* from, int bytes, int wanted) {
   const auto size = static_cast<uint32_t>(bytes);
   if (to % size != 0 || reinterpret_cast<uintptr_t>(from) % size != 0)
     fail("an asynchronous copy is not aligned");
-  copy_later(to, from, bytes, wanted, 0);
+  copy_later(to, from, bytes, wanted, kNoBarrier);
 }
 inline void cp_async_ca_shared_global(uint32_t to, const void* from, int bytes) {
   copy_few(to, from, bytes, bytes);

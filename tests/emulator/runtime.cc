@@ -109,7 +109,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (size > emulator::kMemoryBytes - runtime().taken) return cudaErrorMemoryAllocation;
   *memory = std::aligned_alloc(256, size);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(*memory, 0xCB, std::min(size, emulator::kPoisonedBytes));
+  std::memset(*memory, emulator::kPoison, std::min(size, emulator::kPoisonedBytes));
   runtime().memory[static_cast<std::byte*>(*memory)] = size;
   runtime().taken += size;
   return cudaSuccess;
