@@ -463,7 +463,12 @@ TEST_P(Choice, OfABlockIsTheStages) {
   const auto& [format, experts, hidden, width] = tested();
   const auto ops = make_fast();
   const auto make = [&](int64_t n, int64_t k, int64_t count, uint64_t seed) {
-    return TestWeight(random_weight({.format = format, .n = n, .k = k, .count = count}, seed),
+    return TestWeight(random_weight({.format = format,
+                                     .n = n,
+                                     .k = k,
+                                     .count = count,
+                                     .scale_dtype = DType::kF16},  // those of F32 have no words
+                                    seed),
                       target());
   };
   const TestWeight gate = make(width, hidden, experts, 1), up = make(width, hidden, experts, 2),
