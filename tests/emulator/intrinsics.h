@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <type_traits>
 
 #include "emulator/device.h"
@@ -41,23 +42,21 @@ constexpr float4 make_float4(float x, float y, float z, float w) { return {x, y,
 using std::isfinite;
 using std::isnan;
 
+namespace emulator {
+// Of two numbers, one of which may be none.
+template <typename A, typename B, typename Better>
+constexpr auto better_of(A a, B b, Better better) {
+  const auto x = static_cast<std::common_type_t<A, B>>(a), y = static_cast<decltype(x)>(b);
+  return better(y, x) || x != x ? y : x;
+}
+}  // namespace emulator
 template <typename A, typename B>
 constexpr auto min(A a, B b) {
-  using Common = std::common_type_t<A, B>;
-  if constexpr (std::is_floating_point_v<Common>)
-    return std::fmin(static_cast<Common>(a), static_cast<Common>(b));
-  else
-    return static_cast<Common>(b) < static_cast<Common>(a) ? static_cast<Common>(b)
-                                                           : static_cast<Common>(a);
+  return emulator::better_of(a, b, std::less<>());
 }
 template <typename A, typename B>
 constexpr auto max(A a, B b) {
-  using Common = std::common_type_t<A, B>;
-  if constexpr (std::is_floating_point_v<Common>)
-    return std::fmax(static_cast<Common>(a), static_cast<Common>(b));
-  else
-    return static_cast<Common>(a) < static_cast<Common>(b) ? static_cast<Common>(b)
-                                                           : static_cast<Common>(a);
+  return emulator::better_of(a, b, std::greater<>());
 }
 
 inline float __fdividef(float a, float b) { return a / b; }

@@ -8,8 +8,6 @@
 namespace emulator {
 namespace {
 
-constexpr int64_t kOwnSharedBytes = 1024;  // that a block takes besides what it asks for
-
 uint64_t number_from(const char* variable, uint64_t otherwise) {
   const char* const given = std::getenv(variable);
   return given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);

@@ -25,6 +25,7 @@ struct Gpu {
   bool is_unified;
 };
 constexpr int kThreadsOfMultiprocessor = 2048;
+constexpr int64_t kOwnSharedBytes = 1024;  // that a block takes besides what it asks for
 // A block's memory: what is asked for at the launch, then its shared variables.
 constexpr size_t kSharedBytes = 256 << 10, kStaticBegin = 128 << 10;
 constexpr Gpu kGpu = PEWTER_EMULATED_ARCHITECTURE >= 1200

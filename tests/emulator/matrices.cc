@@ -6,23 +6,13 @@
 namespace emulator::ptx {
 namespace {
 
-template <typename Sum>
-struct MatrixLane {
-  uint32_t a[4], b[2];
-  Sum c[4];
-};
-template <typename Sum>
-struct Results {
-  Sum d[4];
-};
-
 // A register holds kEach inputs. With lane = 4 · g + t: of a, rows g (registers 0 and 2) and g + 8;
 // of b, column g; of d, rows g and g + 8 at columns 2t and 2t + 1.
 template <typename Sum, typename Exact, int kEach, typename DecodeA, typename DecodeB>
-Results<Sum> multiply(const MatrixLane<Sum>& own) {
-  return together<Results<Sum>>(
+MatrixSums<Sum> multiply(const MatrixLane<Sum>& own) {
+  return together<MatrixSums<Sum>>(
       0xFFFFFFFFu, own,
-      [](const MatrixLane<Sum>* const(&in)[kWarp], Results<Sum>* const(&out)[kWarp]) {
+      [](const MatrixLane<Sum>* const(&in)[kWarp], MatrixSums<Sum>* const(&out)[kWarp]) {
         constexpr int kDepth = 8 * kEach, kBits = 32 / kEach;
         constexpr size_t kInputs = kDepth;
         Exact a[16][kInputs], b[kInputs][8];
@@ -71,39 +61,13 @@ struct OfUnsigned {
 
 }  // namespace
 
-void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(float& d0, float& d1, float& d2, float& d3,
-                                                         uint32_t a0, uint32_t a1, uint32_t a2,
-                                                         uint32_t a3, uint32_t b0, uint32_t b1,
-                                                         float c0, float c1, float c2, float c3) {
-  const Results<float> result =
-      multiply<float, double, 2, OfBf16, OfBf16>({{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}});
-  d0 = result.d[0], d1 = result.d[1], d2 = result.d[2], d3 = result.d[3];
-}
-void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(float& d0, float& d1, float& d2, float& d3,
-                                                       uint32_t a0, uint32_t a1, uint32_t a2,
-                                                       uint32_t a3, uint32_t b0, uint32_t b1,
-                                                       float c0, float c1, float c2, float c3) {
-  const Results<float> result =
-      multiply<float, double, 2, OfHalf, OfHalf>({{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}});
-  d0 = result.d[0], d1 = result.d[1], d2 = result.d[2], d3 = result.d[3];
-}
-void mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32(int32_t& d0, int32_t& d1, int32_t& d2,
-                                                     int32_t& d3, uint32_t a0, uint32_t a1,
-                                                     uint32_t a2, uint32_t a3, uint32_t b0,
-                                                     uint32_t b1, int32_t c0, int32_t c1,
-                                                     int32_t c2, int32_t c3) {
-  const Results<int32_t> result = multiply<int32_t, float, 4, OfSigned, OfSigned>(
-      {{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}});
-  d0 = result.d[0], d1 = result.d[1], d2 = result.d[2], d3 = result.d[3];
-}
-void mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(int32_t& d0, int32_t& d1, int32_t& d2,
-                                                     int32_t& d3, uint32_t a0, uint32_t a1,
-                                                     uint32_t a2, uint32_t a3, uint32_t b0,
-                                                     uint32_t b1, int32_t c0, int32_t c1,
-                                                     int32_t c2, int32_t c3) {
-  const Results<int32_t> result = multiply<int32_t, float, 4, OfUnsigned, OfSigned>(
-      {{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}});
-  d0 = result.d[0], d1 = result.d[1], d2 = result.d[2], d3 = result.d[3];
-}
+const MatrixProduct<float> mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32{
+    multiply<float, double, 2, OfBf16, OfBf16>};
+const MatrixProduct<float> mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32{
+    multiply<float, double, 2, OfHalf, OfHalf>};
+const MatrixProduct<int32_t> mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32{
+    multiply<int32_t, float, 4, OfSigned, OfSigned>};
+const MatrixProduct<int32_t> mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32{
+    multiply<int32_t, float, 4, OfUnsigned, OfSigned>};
 
 }  // namespace emulator::ptx

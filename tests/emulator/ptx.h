@@ -192,25 +192,29 @@ inline void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(uint32_t& r0, uint32_
   load_matrices<true>(r0, r1, r2, r3, at);
 }
 
-// d = a · b + c of 16 × k times k × 8. Sums of floats are made as if exact and rounded once, which
-// no GPU promises.
-void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(float& d0, float& d1, float& d2, float& d3,
-                                                         uint32_t a0, uint32_t a1, uint32_t a2,
-                                                         uint32_t a3, uint32_t b0, uint32_t b1,
-                                                         float c0, float c1, float c2, float c3);
-void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(float& d0, float& d1, float& d2, float& d3,
-                                                       uint32_t a0, uint32_t a1, uint32_t a2,
-                                                       uint32_t a3, uint32_t b0, uint32_t b1,
-                                                       float c0, float c1, float c2, float c3);
-void mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32(int32_t& d0, int32_t& d1, int32_t& d2,
-                                                     int32_t& d3, uint32_t a0, uint32_t a1,
-                                                     uint32_t a2, uint32_t a3, uint32_t b0,
-                                                     uint32_t b1, int32_t c0, int32_t c1,
-                                                     int32_t c2, int32_t c3);
-void mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(int32_t& d0, int32_t& d1, int32_t& d2,
-                                                     int32_t& d3, uint32_t a0, uint32_t a1,
-                                                     uint32_t a2, uint32_t a3, uint32_t b0,
-                                                     uint32_t b1, int32_t c0, int32_t c1,
-                                                     int32_t c2, int32_t c3);
+// d = a · b + c of 16 × k times k × 8, what a lane has of each. Sums of floats are made as if exact
+// and rounded once, which no GPU promises.
+template <typename Sum>
+struct MatrixLane {
+  uint32_t a[4], b[2];
+  Sum c[4];
+};
+template <typename Sum>
+struct MatrixSums {
+  Sum d[4];
+};
+template <typename Sum>
+struct MatrixProduct {
+  MatrixSums<Sum> (*multiply)(const MatrixLane<Sum>& own);
+  void operator()(Sum& d0, Sum& d1, Sum& d2, Sum& d3, uint32_t a0, uint32_t a1, uint32_t a2,
+                  uint32_t a3, uint32_t b0, uint32_t b1, Sum c0, Sum c1, Sum c2, Sum c3) const {
+    const MatrixSums<Sum> sums = multiply({{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}});
+    d0 = sums.d[0], d1 = sums.d[1], d2 = sums.d[2], d3 = sums.d[3];
+  }
+};
+extern const MatrixProduct<float> mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32;
+extern const MatrixProduct<float> mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32;
+extern const MatrixProduct<int32_t> mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32;
+extern const MatrixProduct<int32_t> mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32;
 
 }  // namespace emulator::ptx

@@ -50,7 +50,7 @@ bool is_in(const std::map<const std::byte*, size_t>& ranges, const void* at) {
 
 cudaError_t enqueue(cudaStream_t stream, Launch launch) {
   const auto held = hold();
-  push(*stream, {.launch = std::move(launch), .host = {}});
+  push(*stream, {.launch = std::move(launch)});
   return cudaSuccess;
 }
 
@@ -90,9 +90,9 @@ cudaError_t cudaDeviceSynchronize() {
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads,
                                                           size_t shared_bytes) {
-  const auto of_memory = kGpu.shared_bytes / static_cast<int64_t>(shared_bytes + 2048);
+  const auto memory = static_cast<int64_t>(shared_bytes) + emulator::kOwnSharedBytes;
   *blocks = static_cast<int>(
-      std::min<int64_t>(of_memory, emulator::kThreadsOfMultiprocessor / (threads + threads / 2)));
+      std::min<int64_t>(kGpu.shared_bytes / memory, emulator::kThreadsOfMultiprocessor / threads));
   return cudaSuccess;
 }
 
@@ -168,9 +168,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const auto held = hold();
   if (emulator::Stream* const other = event->stream; other != nullptr && other != stream)
-    push(*stream, {.launch = {}, .host = [other] {
-                     if (runtime().streams.contains(other)) machine().run(*other);
-                   }});
+    push(*stream, {.host = [other] {
+      if (runtime().streams.contains(other)) machine().run(*other);
+    }});
   return cudaSuccess;
 }
 
@@ -189,8 +189,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto held = hold();
   event->stream = stream;
-  push(*stream,
-       {.launch = {}, .host = [event] { event->time = std::chrono::steady_clock::now(); }});
+  push(*stream, {.host = [event] { event->time = std::chrono::steady_clock::now(); }});
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -210,19 +209,19 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (kind == cudaMemcpyHostToDevice && !is_captured && !is_in(runtime().pinned, from)) {
     // Ordinary memory may be changed as soon as the call has returned.
     const auto* const begin = static_cast<const std::byte*>(from);
-    push(*stream, {.launch = {}, .host = [to, own = std::vector<std::byte>(begin, begin + bytes)] {
-                     std::memcpy(to, own.data(), own.size());
-                   }});
+    push(*stream, {.host = [to, own = std::vector<std::byte>(begin, begin + bytes)] {
+      std::memcpy(to, own.data(), own.size());
+    }});
     return cudaSuccess;
   }
-  push(*stream, {.launch = {}, .host = [=] { std::memmove(to, from, bytes); }});
+  push(*stream, {.host = [=] { std::memmove(to, from, bytes); }});
   if (kind == cudaMemcpyDeviceToHost && !is_captured && !is_in(runtime().pinned, to))
     machine().run(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stream) {
   const auto held = hold();
-  push(*stream, {.launch = {}, .host = [=] { std::memset(at, value, bytes); }});
+  push(*stream, {.host = [=] { std::memset(at, value, bytes); }});
   return cudaSuccess;
 }
 

@@ -117,9 +117,8 @@ def rewrite_launches(text):
         arguments = text[match.end() : end]
         blocks, threads, shared, stream = configuration
         return end, (
-            f"::emulator::enqueue({stream}, {{.function = nullptr, .blocks = {blocks}, "
-            f".threads = {threads}, .shared_bytes = {shared}, .is_early = false, .body = {{}}}}, "
-            f"{kernel}, {arguments})"
+            f"::emulator::enqueue({stream}, {{.blocks = {blocks}, .threads = {threads}, "
+            f".shared_bytes = {shared}}}, {kernel}, {arguments})"
         )
 
     out, at = [], 0

@@ -92,10 +92,10 @@ struct cudaLaunchConfig_t {
 namespace emulator {
 
 struct Launch {
-  const void* function;
+  const void* function = nullptr;
   dim3 blocks, threads;
   size_t shared_bytes;
-  bool is_early;               // may begin when the kernel before lets it
+  bool is_early = false;       // may begin when the kernel before lets it
   std::function<void()> body;  // of a thread, with its arguments
 };
 cudaError_t enqueue(cudaStream_t stream, Launch launch);
@@ -116,11 +116,9 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   return emulator::enqueue(config->stream,
-                           {.function = nullptr,
-                            .blocks = config->gridDim,
+                           {.blocks = config->gridDim,
                             .threads = config->blockDim,
                             .shared_bytes = config->dynamicSmemBytes,
-                            .is_early = config->numAttrs > 0,
-                            .body = {}},
+                            .is_early = config->numAttrs > 0},
                            kernel, std::forward<Arguments>(arguments)...);
 }
