@@ -1,6 +1,9 @@
 # The CUDA backend without a GPU and without CUDA: kernels are translated to C++ and run by the emulator
 # of tests/emulator, as they are compiled for this architecture: 800, 900 or 1210.
 set(PEWTER_EMULATED_ARCHITECTURE 900 CACHE STRING "Architecture of the emulated GPU")
+if(NOT PEWTER_EMULATED_ARCHITECTURE MATCHES "^(800|900|1210)$")
+  message(FATAL_ERROR "PEWTER_EMULATED_ARCHITECTURE: \"${PEWTER_EMULATED_ARCHITECTURE}\" is none of 800, 900, 1210")
+endif()
 add_compile_definitions(PEWTER_EMULATED_ARCHITECTURE=${PEWTER_EMULATED_ARCHITECTURE})
 find_package(Boost 1.81 REQUIRED COMPONENTS context)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)

@@ -2,15 +2,24 @@
 
 #include <sys/mman.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
 namespace emulator {
 namespace {
 
-uint64_t number_from(const char* variable, uint64_t otherwise) {
+// Of the environment. least, most: what makes sense.
+uint64_t number_from(const char* variable, uint64_t otherwise, uint64_t least, uint64_t most) {
   const char* const given = std::getenv(variable);
-  return given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
+  if (given == nullptr) return otherwise;
+  uint64_t number = 0;
+  const char* const end = given + std::strlen(given);
+  const auto [rest, error] = std::from_chars(given, end, number);
+  if (error == std::errc() && rest == end && number >= least && number <= most) return number;
+  std::fprintf(stderr, "%s: \"%s\" is no number from %llu to %llu\n", variable, given,
+               static_cast<unsigned long long>(least), static_cast<unsigned long long>(most));
+  std::exit(2);
 }
 
 int64_t shared_need(const Launch& launch) {
@@ -91,13 +100,13 @@ void SharedPool::free(std::byte* memory) {
 }
 
 int multiprocessors() {
-  static const auto count = static_cast<int>(std::clamp<uint64_t>(
-      number_from("PEWTER_EMULATED_MULTIPROCESSORS", races::kWatched ? 2 : 24), 1, 256));
+  static const auto count = static_cast<int>(
+      number_from("PEWTER_EMULATED_MULTIPROCESSORS", races::kWatched ? 2 : 24, 1, 256));
   return count;
 }
 
 Machine::Machine()
-    : generator_{number_from("PEWTER_EMULATOR_SEED", 1)},
+    : generator_{number_from("PEWTER_EMULATOR_SEED", 1, 0, UINT64_MAX)},
       multiprocessors_(static_cast<size_t>(multiprocessors())) {}
 
 void Machine::run(Stream& stream) {
