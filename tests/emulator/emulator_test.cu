@@ -87,7 +87,8 @@ TEST_F(Emulator, ShowsAMissingWaitForInputs) {
   };
   const auto two = [](int) { return 2; };
   EXPECT_EQ(wrong([&] { run(double_kernel<true>); }, two), 0);
-  EXPECT_GT(wrong([&] { run(double_kernel<false>); }, two), 0);
+  if (PEWTER_EMULATED_ARCHITECTURE >= 900)  // others start a kernel when the one before has ended
+    EXPECT_GT(wrong([&] { run(double_kernel<false>); }, two), 0);
 }
 
 template <bool kWait>
